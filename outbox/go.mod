@@ -1,0 +1,3 @@
+module github.com/pillarbox-dev/pillarbox/outbox
+
+go 1.26.0
