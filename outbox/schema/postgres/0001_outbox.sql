@@ -90,13 +90,9 @@ create index if not exists outbox_delivery_lane on outbox_delivery (destination,
 -- What waits for its endpoint or lane alone.
 create index if not exists outbox_delivery_parked on outbox_delivery (destination, endpoint, seq)
   where status = 'PENDING' and next_attempt_at is null;
-create index if not exists outbox_delivery_publishing on outbox_delivery (destination, seq)
-  where status = 'PUBLISHING';
-create index if not exists outbox_delivery_quarantined on outbox_delivery (destination, seq)
-  where status = 'QUARANTINED';
--- What holds retention back.
-create index if not exists outbox_delivery_failed on outbox_delivery (destination, seq)
-  where status = 'FAILED';
+-- What is not settled, by status; it also holds retention back.
+create index if not exists outbox_delivery_open on outbox_delivery (destination, status, seq)
+  where status not in ('PUBLISHED', 'DISCARDED');
 
 -- ---- Operators, endpoints, archives ----------------------------------------------------------------------------
 
