@@ -49,6 +49,8 @@ type Page struct {
 	// Horizon is the store's proof of death for gaps: every transaction whose number is below it had ended
 	// when the page was read (PostgreSQL: pg_snapshot_xmin). See Cursor.
 	Horizon uint64
+	// Now is the database's clock when the page was read: an event's age is Now - CreatedAt.
+	Now time.Time
 }
 
 // Leases give the right to work on a destination.
@@ -199,6 +201,9 @@ type Recovered struct {
 	// how many there were. Each may be sent twice.
 	Publishing      []int64
 	PublishingCount int
+	// Above are all numbers above the cursor's position that have a row, whatever its status, ascending: the log holds
+	// them, but they are settled, parked or being recovered, and must not be handed out again.
+	Above []int64
 	// Lanes are the keyed lanes that have open rows, at most limit. LanesCut says that there are more.
 	Lanes    []LaneID
 	LanesCut bool
