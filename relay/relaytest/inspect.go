@@ -1,0 +1,135 @@
+package relaytest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+// CursorRow is a row of outbox_cursor. Zero times and empty strings stand for null.
+type CursorRow struct {
+	Position         int64
+	Gaps             []relay.Range
+	InFlightTo       int64
+	AcquiredPosition int64
+	Topics           relay.Topics
+	Owner            string
+	Epoch            int64
+	ExpiresAt        time.Time
+	Asleep           bool
+	Pause            relay.Pause
+	FailingSince     time.Time
+	ErrorCode        string
+	CrashCount       int
+}
+
+// DeliveryRow is a row of outbox_delivery. Zero times and empty strings stand for null.
+type DeliveryRow struct {
+	Seq      int64
+	Status   relay.Status
+	Attempts int
+	Endpoint string
+	// OpenLane tells whether partition_key is set, Key what it is.
+	OpenLane      bool
+	Key           string
+	NextAttemptAt time.Time
+	LastAttemptAt time.Time
+	PublishedAt   time.Time
+	LockedBy      string
+	LockedAt      time.Time
+	Receipt       string
+	ErrorCode     string
+	ErrorMessage  string
+}
+
+// Cursor returns the cursor of a destination; ok is false when it has none.
+func (m *Memory) Cursor(destination string) (row CursorRow, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.destinations[destination]
+	if d == nil {
+		return CursorRow{}, false
+	}
+	row = d.cursor
+	row.Gaps = slices.Clone(row.Gaps)
+	row.Topics = slices.Clone(row.Topics)
+	return row, true
+}
+
+// Deliveries returns the ledger of a destination by number.
+func (m *Memory) Deliveries(destination string) []DeliveryRow {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.destinations[destination]
+	if d == nil {
+		return nil
+	}
+	rows := make([]DeliveryRow, 0, len(d.rows))
+	for _, row := range d.rows {
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b DeliveryRow) int { return cmp.Compare(a.Seq, b.Seq) })
+	return rows
+}
+
+// Delivery returns one row of the ledger; ok is false when there is none.
+func (m *Memory) Delivery(destination string, seq int64) (row DeliveryRow, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.destinations[destination]
+	if d == nil || d.rows[seq] == nil {
+		return DeliveryRow{}, false
+	}
+	return *d.rows[seq], true
+}
+
+// Discard is an operator's word that a delivery is not wanted any more. What is in flight or settled is refused.
+func (m *Memory) Discard(destination string, seq int64) error {
+	return m.operate(destination, seq, func(row *DeliveryRow) {
+		row.Status = relay.StatusDiscarded
+		row.NextAttemptAt = time.Time{}
+		if row.OpenLane {
+			row.NextAttemptAt = time.Now() // the relay lets the lane go on
+		}
+	})
+}
+
+// Retry is an operator's word that a delivery is tried again at once, with all its attempts. What is in flight or
+// settled is refused.
+func (m *Memory) Retry(destination string, seq int64) error {
+	return m.operate(destination, seq, func(row *DeliveryRow) {
+		row.Status, row.Attempts = relay.StatusPending, 0
+		row.NextAttemptAt = time.Now()
+	})
+}
+
+func (m *Memory) operate(destination string, seq int64, change func(*DeliveryRow)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.destinations[destination]
+	if d == nil || d.rows[seq] == nil {
+		return fmt.Errorf("%s has no delivery row %d", destination, seq)
+	}
+	row := d.rows[seq]
+	if !row.open() || row.Status == relay.StatusPublishing {
+		return fmt.Errorf("delivery %d of %s is %s", seq, destination, row.Status)
+	}
+	change(row)
+	d.put(row)
+	return nil
+}
+
+// SetPause pauses a destination as an operator does; the zero Pause resumes it.
+func (m *Memory) SetPause(destination string, p relay.Pause) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.destinations[destination]
+	if d == nil {
+		return fmt.Errorf("%s has no cursor", destination)
+	}
+	d.cursor.Pause = p
+	return nil
+}
