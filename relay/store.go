@@ -217,8 +217,10 @@ type Recovered struct {
 //
 // Only eligible rows are taken. A row is ready when it is PENDING without next_attempt_at, or when its next_attempt_at
 // has passed (FAILED, PENDING, or DISCARDED by an operator who lets a held lane go on). A ready row is eligible
-// when no open row of its lane with a lower number is other than ready. So what waits behind a FAILED,
-// PUBLISHING or QUARANTINED head stays where it is.
+// when every open row of its lane with a lower number is ready too and comes before it in the same claim. So what
+// waits behind a FAILED, PUBLISHING or QUARANTINED head stays where it is, and nothing overtakes within a lane: neither
+// what is due behind something that is due later, nor what Limit leaves behind. PUBLISHED and DISCARDED rows are not
+// open: they stand in nobody's way.
 type Claim struct {
 	// Due: eligible rows with a next_attempt_at that has passed, by next_attempt_at, seq.
 	Due bool
@@ -240,7 +242,7 @@ type Open struct {
 	// Attempts are those made before this claim.
 	Attempts int
 	// Status before this claim; DISCARDED: there is nothing to deliver, the lane goes on. A DISCARDED row
-	// keeps its status when it is claimed; its next_attempt_at is cleared.
+	// keeps its status when it is claimed; its next_attempt_at and partition_key are cleared.
 	Status Status
 	// LastErrorCode of the attempt before; CodeTakeover when a former owner had it in flight.
 	LastErrorCode string
@@ -253,7 +255,8 @@ type Claimed struct {
 	More bool
 	// Blocked, for a claim by Lane: open rows remain in the lane that were not eligible.
 	Blocked bool
-	// NextDue is the time until the next row is due; negative: there is none.
+	// NextDue is the time until the next row is due, 0 when one is already; negative: there is none. After a claim by
+	// Due, rows that are due but were not eligible do not count: they wait for their lane.
 	NextDue time.Duration
 }
 
