@@ -204,7 +204,9 @@ type Recovered struct {
 	// Above are all numbers above the cursor's position that have a row, whatever its status, ascending: the log holds
 	// them, but they are settled, parked or being recovered, and must not be handed out again.
 	Above []int64
-	// Lanes are the keyed lanes that have open rows, at most limit. LanesCut says that there are more.
+	// Lanes are the keyed lanes in which an open row stands that is not simply parked: FAILED, QUARANTINED with its
+	// partition_key, or with a next_attempt_at. At most limit; LanesCut says that there are more. (Lanes with parked
+	// rows alone are found through Endpoints.)
 	Lanes    []LaneID
 	LanesCut bool
 	// Endpoints are those that have PENDING rows without next_attempt_at.
