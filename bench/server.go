@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
+)
+
+// settings are what the benchmark's own server has beyond the defaults; both sides of every ratio run on it. fsync,
+// synchronous_commit, full_page_writes and autovacuum stay on. The rest keeps checkpoints from falling into some of the
+// rounds and not into others.
+func settings() map[string]string {
+	return map[string]string{
+		"shared_buffers":     "1GB",
+		"max_wal_size":       "16GB",
+		"checkpoint_timeout": "30min",
+	}
+}
+
+// sessionOptions are the flags that every command has.
+type sessionOptions struct {
+	database               string
+	rounds                 int
+	cpuProfile, memProfile string
+}
+
+func (o *sessionOptions) register(flags *flag.FlagSet) {
+	flags.StringVar(&o.database, "database", "", "`URL` of a PostgreSQL to use, whose user may create databases; default: one is started")
+	flags.IntVar(&o.rounds, "rounds", 3, "how often everything is measured, in turns; the figures are medians")
+	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile of the relay's first run to this `file`")
+	flags.StringVar(&o.memProfile, "memprofile", "", "write a heap profile of the relay's first run to this `file`")
+}
+
+// session is one run of the program: a server, and databases that are made for the occasion.
+type session struct {
+	sessionOptions
+	url     string
+	stop    func() error
+	made    []string // databases to drop
+	version string
+	stderr  io.Writer
+	started time.Time
+}
+
+func openSession(ctx context.Context, opts sessionOptions, stderr io.Writer) (*session, error) {
+	if opts.rounds < 1 {
+		return nil, fmt.Errorf("--rounds %d: at least one is needed", opts.rounds)
+	}
+	s := &session{sessionOptions: opts, url: opts.database, stderr: stderr, started: time.Now()}
+	if s.url == "" {
+		server, err := pgtest.Start(pgtest.Options{Settings: settings()})
+		if err != nil {
+			return nil, err
+		}
+		s.url, s.stop = server.URL("postgres"), server.Stop
+	}
+	if err := s.admin(ctx, "show server_version", &s.version); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to PostgreSQL: %w (see --database)", err), s.close())
+	}
+	return s, nil
+}
+
+// close drops what was made and stops a server that was started. It works after a Ctrl-C too.
+func (s *session) close() error {
+	if s.stop != nil {
+		return s.stop()
+	}
+	var errs []error
+	for _, name := range s.made {
+		errs = append(errs, s.admin(context.Background(), "drop database if exists "+name+" with (force)"))
+	}
+	return errors.Join(errs...)
+}
+
+// admin runs one statement in the database of the URL and scans its row, if it is to have one.
+func (s *session) admin(ctx context.Context, sql string, into ...any) error {
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background())
+	if len(into) == 0 {
+		_, err = conn.Exec(ctx, sql)
+		return err
+	}
+	return conn.QueryRow(ctx, sql).Scan(into...)
+}
+
+// createDatabase makes an empty database and returns a pool on it. The pool is the caller's to close.
+func (s *session) createDatabase(ctx context.Context, purpose string) (*pgxpool.Pool, error) {
+	name := fmt.Sprintf("pillarbox_bench_%s_%d", purpose, os.Getpid())
+	if err := s.admin(ctx, "create database "+name); err != nil {
+		return nil, fmt.Errorf("create database %s: %w (the user of --database needs the right to)", name, err)
+	}
+	s.made = append(s.made, name)
+	config, err := pgxpool.ParseConfig(s.url)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.Database = name
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// say tells what is under way.
+func (s *session) say(format string, args ...any) {
+	fmt.Fprintf(s.stderr, "%6.1fs  %s\n", time.Since(s.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// settingsText is for the report: how the server differs from its defaults.
+func (s *session) settingsText() string {
+	if s.stop == nil {
+		return "as found at --database"
+	}
+	var parts []string
+	own := settings()
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		parts = append(parts, name+"="+own[name])
+	}
+	return strings.Join(parts, " ")
+}
