@@ -87,16 +87,6 @@ func (c *Cursor) Ask(now time.Time) (after int64, gaps []Range) {
 	return c.next, gaps
 }
 
-// GapsDue tells when the next gap wants to be looked at; ok is false when there is none.
-func (c *Cursor) GapsDue() (at time.Time, ok bool) {
-	for i := range c.gaps {
-		if !ok || c.gaps[i].again.Before(at) {
-			at, ok = c.gaps[i].again, true
-		}
-	}
-	return at, ok
-}
-
 // Seen is what a page changed.
 type Seen struct {
 	Filled int   // rows that came out of gaps

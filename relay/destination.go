@@ -24,6 +24,12 @@ type Router interface {
 	Endpoint(*Event) string
 }
 
+// A Limiter is a Router whose endpoints take less at once than the whole destination.
+type Limiter interface {
+	// EndpointLimit is how many calls of Deliver may be under way for the endpoint; 0: as many as for the destination.
+	EndpointLimit(endpoint string) int
+}
+
 // A Checker is a Destination that can tell, without delivering anything, whether it could.
 type Checker interface {
 	// Check returns every problem it finds, each with a hint what to do.

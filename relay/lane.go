@@ -28,11 +28,15 @@ type lane struct {
 	busy     bool // a call is under way
 	ready    bool // it stands in the endpoint's ready list
 	held     bool
+	// claiming: it stands in the board's list of lanes to claim.
+	claiming bool
 	// waits: a row stands in the way that only time or an operator moves. Otherwise a held lane is
 	// claimed as soon as it has nothing in memory.
 	waits bool
 	// parked: rows were added since the last claim began, so that an empty answer proves nothing.
 	parked bool
+	// after is the settle that has to be done before the ledger knows all that happened to the lane.
+	after uint64
 }
 
 // endpoint is where deliveries go, with what protects it and them.
@@ -50,9 +54,10 @@ type endpoint struct {
 	// spilled: rows wait in the ledger for nothing but this endpoint, and which lanes they belong to is not known
 	// here; everything new is parked behind them until a pass over the ledger finds none left.
 	spilled bool
-	parked  bool  // rows were added since the pass began
-	passed  int64 // the pass has come this far
-	drained bool  // the pass has come to the end
+	parked  bool   // rows were added since the pass began
+	passed  int64  // the pass has come this far
+	drained bool   // the pass has come to the end
+	after   uint64 // as for a lane
 }
 
 // board is all that a unit holds in memory: endpoints, their lanes, and what waits in them. It is pure.
@@ -99,13 +104,13 @@ func (d *delivery) mustPark() bool {
 	return d.endpoint.spilled || d.lane != nil && d.lane.held
 }
 
-// add puts a delivery behind those of its lane.
-func (b *board) add(d *delivery) {
+// remember counts a delivery that was read or claimed; a settle that accounts for it takes it off again.
+func (b *board) remember(d *delivery) {
 	b.inMemory++
 	b.bytes += d.Size()
-	b.enqueue(d)
 }
 
+// enqueue puts a delivery behind those of its lane.
 func (b *board) enqueue(d *delivery) {
 	d.endpoint.waiting++
 	if d.lane == nil {
@@ -124,15 +129,17 @@ func (b *board) wakeLane(l *lane) {
 	}
 }
 
-// giveBack puts deliveries that came back uncharged at the head of where they were, in order.
+// giveBack puts deliveries of one lane, or of none, that came back uncharged at the head of where they were.
 func (b *board) giveBack(ds []*delivery) {
-	for _, d := range slices.Backward(ds) {
-		d.endpoint.waiting++
-		if d.lane == nil {
-			d.endpoint.loose = slices.Insert(d.endpoint.loose, 0, d)
-		} else {
-			d.lane.queue = slices.Insert(d.lane.queue, 0, d)
-		}
+	if len(ds) == 0 {
+		return
+	}
+	e, l := ds[0].endpoint, ds[0].lane
+	e.waiting += len(ds)
+	if l == nil {
+		e.loose = slices.Insert(e.loose, 0, ds...)
+	} else {
+		l.queue = slices.Insert(l.queue, 0, ds...)
 	}
 }
 
@@ -163,12 +170,6 @@ func (b *board) take(e *endpoint, n int, into []*delivery) []*delivery {
 	return into
 }
 
-// forget takes a delivery that is settled or parked out of memory.
-func (b *board) forget(d *delivery) {
-	b.inMemory--
-	b.bytes -= d.Size()
-}
-
 // hold makes a lane wait behind rows of the ledger.
 func (b *board) hold(l *lane, waits bool) {
 	if !l.held {
@@ -188,7 +189,8 @@ func (b *board) rest(l *lane) {
 	case l.held && l.endpoint.spilled: // a pass over the endpoint finds its rows
 		b.free(l)
 	case l.held:
-		if !slices.Contains(b.claims, l) {
+		if !l.claiming {
+			l.claiming = true
 			b.claims = append(b.claims, l)
 		}
 	default:
@@ -225,6 +227,29 @@ func (b *board) unqueueAll(e *endpoint) []*delivery {
 	for _, l := range e.lanes {
 		ds = append(ds, b.unqueue(l)...)
 	}
-	slices.SortFunc(ds, func(x, y *delivery) int { return int(x.Seq - y.Seq) })
+	slices.SortFunc(ds, bySeq)
 	return ds
+}
+
+// names lists the endpoints in a fixed order.
+func (b *board) names() []string {
+	names := make([]string, 0, len(b.endpoints))
+	for name := range b.endpoints {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// healthy tells whether the endpoint's breaker is closed.
+func (b *board) healthy(name string) bool {
+	e := b.endpoints[name]
+	return e == nil || e.breaker.state == closed
+}
+
+func bySeq(a, b *delivery) int {
+	if a.Seq < b.Seq {
+		return -1
+	}
+	return 1
 }

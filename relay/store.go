@@ -283,6 +283,8 @@ const (
 var (
 	// ErrLeaseLost is returned by a store when the lease's epoch is no longer the destination's.
 	ErrLeaseLost = errors.New("lease lost: another relay has taken the destination over")
+	// ErrLogReset says that the log's numbers went back: TRUNCATE … RESTART IDENTITY, or a partial restore.
+	ErrLogReset = errors.New("the numbers of the log went back")
 	// ErrShutdown is the cause of a context that ends because the relay stops.
 	ErrShutdown = errors.New("relay stops")
 )

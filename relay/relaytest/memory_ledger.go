@@ -102,7 +102,7 @@ func (m *Memory) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay
 			}
 			row.takenOver(now)
 		}
-		if row.open() && row.OpenLane && !lanes[row.lane()] {
+		if row.open() && row.OpenLane && !row.parked() && !lanes[row.lane()] {
 			lanes[row.lane()] = true
 			if len(found.Lanes) == limit {
 				found.LanesCut = true
@@ -177,6 +177,8 @@ func (r *DeliveryRow) live() bool {
 }
 
 // parked: it waits for its lane or endpoint.
-func (r *DeliveryRow) parked() bool { return r.Status == relay.StatusPending && r.NextAttemptAt.IsZero() }
+func (r *DeliveryRow) parked() bool {
+	return r.Status == relay.StatusPending && r.NextAttemptAt.IsZero()
+}
 
 func (r *DeliveryRow) lane() relay.LaneID { return relay.LaneID{Endpoint: r.Endpoint, Key: r.Key} }

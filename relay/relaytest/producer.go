@@ -53,16 +53,18 @@ func (tx *Tx) takeXID() {
 	tx.m.open[tx.xid] = true
 }
 
-// Insert writes the event and returns the number it got. Event.Seq is ignored. An AvailableIn counts from now; an
-// ID or CreatedAt that is missing is made up.
+// Insert writes the event and returns its number: Event.Seq, or when that is 0 the next one. An AvailableIn counts from
+// now; an ID or CreatedAt that is missing is made up.
 func (tx *Tx) Insert(e relay.Event) int64 {
 	tx.m.mu.Lock()
 	defer tx.m.mu.Unlock()
 	tx.takeXID()
-	tx.m.seq++
 	now := time.Now()
 	row := logged{Event: e}
-	row.Seq = tx.m.seq
+	if row.Seq == 0 {
+		row.Seq = tx.m.seq + 1
+	}
+	tx.m.seq = max(tx.m.seq, row.Seq)
 	if row.ID == "" {
 		row.ID = "event-" + strconv.FormatInt(row.Seq, 10)
 	}

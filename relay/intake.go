@@ -1,0 +1,283 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// read starts a read of the log when there is room for what it brings.
+func (t *tenure) read(now time.Time) {
+	if t.reading || !t.wantsMore() {
+		return
+	}
+	if t.pollAt.After(now) {
+		t.at(t.pollAt)
+		return
+	}
+	room := t.MaxInFlight - t.board.inMemory
+	limit := min(max(pageSize, t.maxBatch), t.MaxInFlight/2)
+	if room < min(limit, t.MaxInFlight/4) || t.board.bytes >= t.MaxInFlightBytes {
+		return
+	}
+	q := Query{Limit: min(limit, room), MaxBytes: t.MaxInFlightBytes - t.board.bytes, Topics: t.Topics}
+	q.After, q.Gaps = t.cursor.Ask(now)
+	if t.cursor.Full() {
+		q.After = math.MaxInt64 // nothing but the gaps
+	}
+	t.reading = true
+	t.workers.Go(func() {
+		ctx, cancel := context.WithTimeout(t.storeCtx, t.ttl)
+		defer cancel()
+		page, err := t.store.Read(ctx, q)
+		took := time.Since(now)
+		t.pages <- func(now time.Time) { t.sawPage(page, err, took, now) }
+	})
+}
+
+// wantsMore tells whether the unit is in a state to take in more of the log.
+func (t *tenure) wantsMore() bool {
+	switch {
+	case t.stopping, t.pause.Reason != "", t.blind:
+		return false
+	case t.board.held >= t.MaxHeldLanes:
+		return false
+	case t.isolating:
+		return t.cursor.Next() < t.suspects
+	case t.router == nil:
+		// With one endpoint nobody else is harmed by waiting until its rows are drained.
+		e := t.board.endpoints[""]
+		return e == nil || !e.spilled
+	}
+	return true
+}
+
+// sawPage takes in what a read brought.
+func (t *tenure) sawPage(p Page, err error, took time.Duration, now time.Time) {
+	t.reading = false
+	if err != nil {
+		t.report(fmt.Errorf("read the log: %w", err))
+		t.pollAt = now.Add(t.readFails.next())
+		return
+	}
+	t.readFails.reset()
+	seen := t.cursor.Saw(p, now)
+	t.observer.Read(t.Name, len(p.Events), took)
+	t.noticeGaps(seen)
+	t.takeIn(p, now)
+	if len(p.Seqs) > 0 || len(p.GapSeqs) > 0 {
+		t.poll.reset()
+		t.pollAt, t.asleep = now, false
+		return
+	}
+	wait := t.poll.next()
+	t.pollAt = now.Add(wait)
+	t.fallAsleep(wait, now)
+}
+
+func (t *tenure) noticeGaps(seen Seen) {
+	if seen.Filled > 0 {
+		t.observer.Noticed(t.Name, Notice{Kind: NoticeGapFilled, Count: seen.Filled})
+	}
+	if seen.Dead > 0 {
+		t.observer.Noticed(t.Name, Notice{Kind: NoticeGapDead, Count: int(min(seen.Dead, math.MaxInt32))})
+	}
+}
+
+// fallAsleep asks producers for a notification when nothing has come for a while, and reads once more after the flag
+// is set: what was committed before it is seen by that read, what comes later sends a notification.
+func (t *tenure) fallAsleep(wait time.Duration, now time.Time) {
+	if _, ok := t.store.(Waker); ok && wait >= pollMax && !t.asleep && t.board.inMemory == 0 {
+		t.asleep = true
+		t.acc.wanted = true
+		t.acc.then = func(now time.Time) { t.pollAt = now }
+	}
+}
+
+// takeIn puts the events of a page into their lanes.
+func (t *tenure) takeIn(p Page, now time.Time) {
+	deliveries := make([]delivery, len(p.Events))
+	for i, event := range p.Events {
+		if _, settled := t.above[event.Seq]; settled {
+			delete(t.above, event.Seq)
+			t.cursor.Done(event.Seq)
+			continue
+		}
+		d := &deliveries[i]
+		d.Delivery = Delivery{Event: event, PossibleDuplicate: event.Seq <= t.suspects}
+		if t.router != nil {
+			d.Endpoint = t.router.Endpoint(event)
+		}
+		d.endpoint = t.board.endpoint(d.Endpoint)
+		d.readAt = now
+		d.age = p.Now.Sub(event.CreatedAt)
+		t.place(d)
+	}
+}
+
+// place finds the place of a delivery that was read from the log: its lane, or a row of the ledger.
+func (t *tenure) place(d *delivery) {
+	d.lane = d.endpoint.lanes[d.Key]
+	t.board.remember(d)
+	switch {
+	case d.mustPark():
+		t.park(d)
+	case d.AvailableIn > 0:
+		t.postpone(d)
+	default:
+		d.lane = t.board.lane(d.endpoint, d.Key)
+		t.board.enqueue(d)
+	}
+}
+
+// park writes a delivery that cannot go on now as a PENDING row, to be claimed later, and frees its memory.
+func (t *tenure) park(d *delivery) {
+	d.endpoint.parked = true
+	if d.lane != nil {
+		d.lane.parked = true
+		if !d.endpoint.spilled {
+			t.board.hold(d.lane, false)
+		}
+	}
+	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != ""})
+}
+
+// postpone writes a delivery down that is not available yet. Its lane waits for it.
+func (t *tenure) postpone(d *delivery) {
+	t.due(d.AvailableIn)
+	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != "", Due: true, NextIn: d.AvailableIn})
+	if d.lane = t.board.lane(d.endpoint, d.Key); d.lane != nil {
+		t.board.hold(d.lane, true)
+	}
+}
+
+// spill parks everything that waits for an endpoint, so that others can go on. New events for it are parked as well until
+// its rows are drained.
+func (t *tenure) spill(e *endpoint) {
+	e.spilled, e.passed = true, 0
+	waiting := t.board.unqueueAll(e)
+	for _, d := range waiting {
+		t.park(d)
+	}
+	for _, l := range e.lanes {
+		t.board.rest(l)
+	}
+	if len(waiting) > 0 {
+		t.observer.Noticed(t.Name, Notice{Kind: NoticeParked, Endpoint: e.name, Count: len(waiting)})
+	}
+}
+
+// relieve parks what waits behind busy lanes and endpoints when it has filled the memory, nothing else can start, and
+// that has lasted for a while: one slow consumer harms nobody else.
+func (t *tenure) relieve(now time.Time) {
+	full := t.MaxInFlight-t.board.inMemory < t.MaxInFlight/4 || t.board.bytes >= t.MaxInFlightBytes
+	if !full || !t.idleSlots || t.router == nil && !t.board.healthy("") {
+		t.stuckSince = time.Time{}
+		return
+	}
+	if t.stuckSince.IsZero() {
+		t.stuckSince = now
+	}
+	if when := t.stuckSince.Add(stuckAfter); when.After(now) {
+		t.at(when)
+		return
+	}
+	t.stuckSince = time.Time{}
+	for _, name := range t.board.names() {
+		e := t.board.endpoints[name]
+		if t.router != nil && e.breaker.room(now, e.calls, e.limit) <= 0 {
+			t.spill(e)
+			continue
+		}
+		t.parkBusy(e)
+	}
+}
+
+// parkBusy parks what waits in the endpoint's busy lanes, beyond a batch each.
+func (t *tenure) parkBusy(e *endpoint) {
+	var parked []*delivery
+	for _, l := range e.lanes {
+		if !l.busy || len(l.queue) <= t.maxBatch {
+			continue
+		}
+		tail := slices.Clone(l.queue[t.maxBatch:])
+		l.queue = l.queue[:t.maxBatch]
+		e.waiting -= len(tail)
+		parked = append(parked, tail...)
+	}
+	slices.SortFunc(parked, bySeq)
+	for _, d := range parked {
+		t.park(d)
+	}
+	if len(parked) > 0 {
+		t.observer.Noticed(t.Name, Notice{Kind: NoticeParked, Endpoint: e.name, Count: len(parked)})
+	}
+}
+
+// claimed takes in what a claim brought.
+func (t *tenure) claimed(c Claim, r Claimed, now time.Time) {
+	deliveries := make([]delivery, len(r.Deliveries))
+	for i, open := range r.Deliveries {
+		e := t.board.endpoint(open.Endpoint)
+		l := t.board.lane(e, open.Event.Key)
+		if l != nil && c.Due {
+			l.waits = false
+		}
+		if open.Status == StatusDiscarded {
+			if l != nil {
+				t.board.rest(l)
+			}
+			continue
+		}
+		d := &deliveries[i]
+		d.Delivery = Delivery{Event: open.Event, Endpoint: open.Endpoint}
+		d.PossibleDuplicate = open.LastErrorCode == CodeTakeover
+		d.endpoint, d.lane, d.claimed, d.charged = e, l, true, c.Charge
+		d.before, d.readAt = open.Attempts, now
+		t.board.remember(d)
+		t.placeClaimed(d, c)
+	}
+}
+
+// placeClaimed finds the place of a delivery that came out of the ledger.
+func (t *tenure) placeClaimed(d *delivery, c Claim) {
+	l := d.lane
+	if l != nil && !d.endpoint.spilled {
+		t.board.hold(l, false) // further rows may stand behind it
+	}
+	switch {
+	case t.isCulprit(d):
+		t.quarantineCulprit(d)
+	case d.AvailableIn > 0:
+		t.postpone(d)
+	case l != nil && l.waits, d.endpoint.spilled && !t.mayTry(d.endpoint, c):
+		t.park(d) // its lane or endpoint was blocked while the claim was under way
+	default:
+		t.board.enqueue(d)
+	}
+}
+
+// mayTry tells whether what was claimed can be delivered, as far as its spilled endpoint is concerned.
+func (t *tenure) mayTry(e *endpoint, c Claim) bool {
+	return c.Endpoint != nil || t.isolating || e.breaker.state == closed
+}
+
+// isCulprit finds a delivery that killed the process: alone in flight while suspects were tried one by one, or charged
+// with all its attempts by crashes.
+func (t *tenure) isCulprit(d *delivery) bool {
+	_, found := t.culprits[d.Seq]
+	return found || d.before >= t.Retry.MaxAttempts
+}
+
+func (t *tenure) quarantineCulprit(d *delivery) {
+	delete(t.culprits, d.Seq)
+	v := verdict{status: StatusQuarantined, attempts: d.before, code: CodeCrashedRelay,
+		message: "the relay's process ended each time this was delivered"}
+	t.log.Error("quarantined a delivery that ended the process", "seq", d.Seq, "event_id", d.ID)
+	t.quarantine(d, v)
+	if d.lane != nil {
+		t.board.rest(d.lane)
+	}
+}

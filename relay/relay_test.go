@@ -1,0 +1,447 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
+	"github.com/pillarbox-dev/pillarbox/relay/relaytest"
+)
+
+// script is a destination that answers as told and records what it was given.
+type script struct {
+	mu     sync.Mutex
+	answer func(d relay.Delivery) relay.Outcome // nil: published
+	takes  time.Duration
+	got    []relay.Delivery
+	batch  int
+}
+
+func (s *script) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
+	if s.takes > 0 {
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+		}
+	}
+	out := make([]relay.Outcome, len(batch))
+	for i, d := range batch {
+		s.mu.Lock()
+		s.got = append(s.got, d)
+		answer := s.answer
+		s.mu.Unlock()
+		out[i] = relay.Outcome{Kind: relay.Published, Receipt: "ok"}
+		if answer != nil {
+			out[i] = answer(d)
+		}
+	}
+	return out
+}
+
+func (s *script) MaxBatch() int { return max(1, s.batch) }
+
+func (s *script) answers(f func(d relay.Delivery) relay.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = f
+}
+
+func (s *script) deliveries() []relay.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.got)
+}
+
+func (s *script) ids() (ids []string) {
+	for _, d := range s.deliveries() {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+// routed adds endpoints by the part of the key before the slash.
+type routed struct{ *script }
+
+func (routed) Endpoint(e *relay.Event) string {
+	endpoint, _, _ := strings.Cut(e.Key, "/")
+	return endpoint
+}
+
+func (routed) EndpointLimit(string) int { return 4 }
+
+// harness runs relays over a store in memory, in a bubble of virtual time.
+type harness struct {
+	t     *testing.T
+	store *relaytest.Memory
+	dest  *script
+	n     int
+}
+
+func bubble(t *testing.T, f func(h *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(&harness{t: t, store: &relaytest.Memory{}, dest: &script{}})
+	})
+}
+
+// start runs a relay until the returned func is called.
+func (h *harness) start(change func(*relay.DestinationConfig)) (stop func()) {
+	h.t.Helper()
+	d := relay.DestinationConfig{Name: "d", Destination: h.dest}
+	if change != nil {
+		change(&d)
+	}
+	h.n++
+	r, err := relay.New(relay.Config{Store: h.store, Owner: fmt.Sprintf("relay-%d", h.n), Destinations: []relay.DestinationConfig{d},
+		Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(h.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return func() {
+		h.t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			h.t.Errorf("Run() = %v", err)
+		}
+	}
+}
+
+func (h *harness) commit(key string, ids ...string) {
+	for _, id := range ids {
+		h.store.Enqueue(relay.Event{ID: id, Topic: "t", Type: "T", Key: key})
+	}
+}
+
+// wait lets virtual time pass.
+func (h *harness) wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// statuses lists the delivery rows as id:STATUS/attempts/code.
+func (h *harness) statuses() (all []string) {
+	ids := map[int64]string{}
+	for _, e := range h.store.Events() {
+		ids[e.Seq] = e.ID
+	}
+	for _, r := range h.store.Deliveries("d") {
+		s := fmt.Sprintf("%s:%s/%d", ids[r.Seq], r.Status, r.Attempts)
+		if r.ErrorCode != "" {
+			s += "/" + r.ErrorCode
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (h *harness) want(what string, got []string, want ...string) {
+	h.t.Helper()
+	if !slices.Equal(got, want) {
+		h.t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+func TestRelayDeliversInOrderAndStopsCleanly(t *testing.T) {
+	bubble(t, func(h *harness) {
+		stop := h.start(nil)
+		h.commit("k", "a", "b")
+		h.wait(time.Second)
+		h.commit("k", "c")
+		h.wait(time.Second)
+		stop()
+		h.want("delivered", h.dest.ids(), "a", "b", "c")
+		h.want("rows", h.statuses(), "a:PUBLISHED/1", "b:PUBLISHED/1", "c:PUBLISHED/1")
+		c, _ := h.store.Cursor("d")
+		if c.Position != 3 || c.InFlightTo != 3 || c.Owner != "" {
+			t.Errorf("cursor after a clean stop = %+v, want position and in_flight_to 3, no owner", c)
+		}
+	})
+}
+
+func TestRelayRetriesInLaneOrderAndLeavesOthersAlone(t *testing.T) {
+	bubble(t, func(h *harness) {
+		var failures int
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			if d.ID == "a1" && failures < 3 {
+				failures++
+				return relay.Outcome{Code: "HTTP_500"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		h.commit("a", "a1", "a2")
+		h.commit("b", "b1")
+		h.commit("", "x")
+		stop := h.start(nil)
+		h.wait(500 * time.Millisecond)
+		h.want("rows", h.statuses(), "a1:FAILED/1/HTTP_500", "a2:PENDING/0", "b1:PUBLISHED/1", "x:PUBLISHED/1")
+		h.commit("a", "a3")
+		h.wait(time.Minute)
+		h.want("rows", h.statuses(), "a1:PUBLISHED/4", "a2:PUBLISHED/1", "b1:PUBLISHED/1", "x:PUBLISHED/1", "a3:PUBLISHED/1")
+		stop()
+		h.want("lane a", slices.DeleteFunc(h.dest.ids(), func(id string) bool { return id[0] != 'a' }), "a1", "a1", "a1", "a1", "a2", "a3")
+	})
+}
+
+func TestRelayQuarantinesARejectAndGoesOn(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			if d.ID == "a1" {
+				return relay.Outcome{Kind: relay.Reject, Code: "HTTP_422"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		h.commit("a", "a1", "a2")
+		stop := h.start(nil)
+		h.wait(time.Minute)
+		stop()
+		h.want("rows", h.statuses(), "a1:QUARANTINED/1/HTTP_422", "a2:PUBLISHED/1")
+	})
+}
+
+func TestRelayHoldsALaneBehindAQuarantinedHead(t *testing.T) {
+	hold := func(d *relay.DestinationConfig) { d.OnQuarantine = relay.Hold }
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			if d.ID == "a1" {
+				return relay.Outcome{Kind: relay.Reject, Code: "HTTP_422"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		h.commit("a", "a1", "a2")
+		stop := h.start(hold)
+		h.wait(time.Minute)
+		h.want("rows", h.statuses(), "a1:QUARANTINED/1/HTTP_422", "a2:PENDING/0")
+		stop()
+		stop = h.start(hold) // a restart does not forget it
+		h.commit("a", "a3")
+		h.wait(time.Minute)
+		h.want("rows", h.statuses(), "a1:QUARANTINED/1/HTTP_422", "a2:PENDING/0", "a3:PENDING/0")
+		if err := h.store.Discard("d", 1); err != nil {
+			t.Fatal(err)
+		}
+		h.wait(time.Minute)
+		h.want("rows", h.statuses(), "a1:DISCARDED/1/HTTP_422", "a2:PUBLISHED/1", "a3:PUBLISHED/1")
+		stop()
+	})
+}
+
+func TestRelayOutageChargesNothingAndWritesNothing(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Kind: relay.Unavailable, Code: "DIAL"} })
+		stop := h.start(nil)
+		for i := range 20 {
+			h.commit(fmt.Sprint("k", i%3), fmt.Sprint("e", i))
+		}
+		h.wait(24 * time.Hour)
+		if rows := h.statuses(); len(rows) != 0 {
+			t.Errorf("rows during the outage = %v, want none", rows)
+		}
+		if n := len(h.dest.deliveries()); n < 90 || n > 120 {
+			t.Errorf("%d probes in a day, want about one each 15 minutes", n)
+		}
+		h.dest.answers(nil)
+		h.wait(16 * time.Minute)
+		stop()
+		for i, row := range h.statuses() {
+			if want := fmt.Sprintf("e%d:PUBLISHED/1", i); row != want {
+				t.Errorf("row = %s, want %s", row, want)
+			}
+		}
+		c, _ := h.store.Cursor("d")
+		if c.Position != 20 {
+			t.Errorf("position = %d, want 20", c.Position)
+		}
+	})
+}
+
+func TestRelayOneBadEndpointHarmsNobodyElse(t *testing.T) {
+	bubble(t, func(h *harness) {
+		down := true
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			if down && d.Endpoint == "bad" {
+				return relay.Outcome{Kind: relay.Unavailable, Code: "DIAL"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		stop := h.start(func(d *relay.DestinationConfig) { d.Destination = routed{h.dest} })
+		for i := range 100 {
+			h.commit("good/1", fmt.Sprint("g", i))
+			h.commit("bad/1", fmt.Sprint("b", i))
+		}
+		h.wait(time.Hour)
+		count := func(prefix, status string) (n int) {
+			for _, s := range h.statuses() {
+				if s[0] == prefix[0] && strings.Contains(s, status) {
+					n++
+				}
+			}
+			return n
+		}
+		if good, bad := count("g", "PUBLISHED"), count("b", "PENDING/0"); good != 100 || bad != 100 {
+			t.Errorf("published on the good endpoint: %d, parked for the bad one: %d; want 100 each", good, bad)
+		}
+		stop()
+		stop = h.start(func(d *relay.DestinationConfig) { d.Destination = routed{h.dest} })
+		h.wait(time.Second)
+		down = false
+		h.commit("bad/1", "b100")
+		h.wait(time.Hour)
+		stop()
+		if n := count("b", "PUBLISHED/1"); n != 101 {
+			t.Errorf("%d delivered when the endpoint was back, want 101: %v", n, h.statuses())
+		}
+		var last int
+		for _, d := range h.dest.deliveries() {
+			var n int
+			if _, err := fmt.Sscanf(d.ID, "b%d", &n); err == nil && n < last {
+				t.Fatalf("b%d was delivered after b%d", n, last)
+			} else if err == nil {
+				last = n
+			}
+		}
+	})
+}
+
+func TestRelayTakesOverFromADeadOne(t *testing.T) {
+	bubble(t, func(h *harness) {
+		lease, ok, err := h.store.Acquire(h.t.Context(), relay.AcquireRequest{Destination: "d", Owner: "dead", TTL: 15 * time.Second})
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		h.commit("a", "a1", "a2", "a3")
+		// The dead one had a2 settled, a1 in flight, and reserved up to 3.
+		_, err = h.store.Settle(h.t.Context(), lease.LeaseID, relay.Settlement{Position: 0, InFlightTo: 3, Published: []relay.Receipt{{Seq: 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := h.start(nil)
+		h.wait(14 * time.Second)
+		h.want("delivered within the lease", h.dest.ids())
+		h.wait(2 * time.Second)
+		h.want("delivered", h.dest.ids(), "a1", "a3")
+		if got := h.dest.deliveries(); len(got) == 2 && !(got[0].PossibleDuplicate && got[1].PossibleDuplicate) {
+			t.Errorf("what the dead relay may have sent is not marked: %+v", got)
+		}
+		stop()
+	})
+}
+
+func TestRelaySlowDeliveryDoesNotHoldThePosition(t *testing.T) {
+	bubble(t, func(h *harness) {
+		slow := &slowOne{script: h.dest, id: "s"}
+		h.commit("s", "s")
+		stop := h.start(func(d *relay.DestinationConfig) { d.Destination = slow })
+		for i := range 50 {
+			h.commit("k", fmt.Sprint("e", i))
+		}
+		h.wait(3 * time.Second)
+		c, _ := h.store.Cursor("d")
+		if c.Position != 51 {
+			t.Errorf("position = %d while one delivery is slow, want 51", c.Position)
+		}
+		if row, _ := h.store.Delivery("d", 1); row.Status != relay.StatusPublishing || row.Attempts != 1 {
+			t.Errorf("row of the slow one = %+v, want PUBLISHING", row)
+		}
+		h.wait(10 * time.Second)
+		stop()
+		if row, _ := h.store.Delivery("d", 1); row.Status != relay.StatusPublished || row.Attempts != 1 {
+			t.Errorf("row of the slow one afterwards = %+v, want PUBLISHED", row)
+		}
+	})
+}
+
+type slowOne struct {
+	*script
+	id string
+}
+
+func (s *slowOne) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
+	if batch[0].ID == s.id {
+		time.Sleep(8 * time.Second)
+	}
+	return s.script.Deliver(ctx, batch)
+}
+
+func TestRelayGuardPausesAStormOfRejects(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Kind: relay.Reject, Code: "HTTP_400"} })
+		stop := h.start(func(d *relay.DestinationConfig) { d.Concurrency = 1 })
+		for i := range 1000 {
+			h.commit("", fmt.Sprint("e", i))
+		}
+		h.wait(time.Hour)
+		if n := len(h.statuses()); n != 20 {
+			t.Errorf("%d rows, want 20 quarantined and then a pause", n)
+		}
+		c, _ := h.store.Cursor("d")
+		if !strings.HasPrefix(c.Pause.Reason, relay.CodeRejectStorm) {
+			t.Errorf("pause = %+v, want the guard's", c.Pause)
+		}
+		h.dest.answers(nil)
+		if err := h.store.SetPause("d", relay.Pause{}); err != nil {
+			t.Fatal(err)
+		}
+		h.wait(time.Minute)
+		stop()
+		if n := len(h.statuses()); n != 1000 {
+			t.Errorf("%d rows after the resume, want 1000", n)
+		}
+	})
+}
+
+func TestRelayStopsWhenTheLogWentBack(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.commit("a", "a1", "a2")
+		stop := h.start(nil)
+		h.wait(time.Second)
+		stop()
+		h.store.Truncate()
+		r, err := relay.New(relay.Config{Store: h.store, Owner: "o", Logger: slog.New(slog.DiscardHandler),
+			Destinations: []relay.DestinationConfig{{Name: "d", Destination: h.dest}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(h.t.Context()); !errors.Is(err, relay.ErrLogReset) || !strings.Contains(err.Error(), "outbox_cursor") {
+			t.Errorf("Run() = %v, want ErrLogReset with a hint", err)
+		}
+	})
+}
+
+func TestRelayAvailableAtHoldsItsLane(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.store.Enqueue(relay.Event{ID: "a1", Topic: "t", Type: "T", Key: "a", AvailableIn: time.Hour})
+		h.commit("a", "a2")
+		h.commit("b", "b1")
+		stop := h.start(nil)
+		h.wait(59 * time.Minute)
+		h.want("delivered", h.dest.ids(), "b1")
+		h.wait(2 * time.Minute)
+		stop()
+		h.want("delivered", h.dest.ids(), "b1", "a1", "a2")
+	})
+}
+
+func TestRelayExhaustsAttempts(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Code: "HTTP_500", Message: "no"} })
+		h.commit("a", "a1")
+		stop := h.start(func(d *relay.DestinationConfig) { d.Retry.MaxAttempts = 3 })
+		h.wait(time.Hour)
+		stop()
+		h.want("rows", h.statuses(), "a1:QUARANTINED/3/EXHAUSTED")
+		if row, _ := h.store.Delivery("d", 1); !strings.Contains(row.ErrorMessage, "HTTP_500 no") {
+			t.Errorf("message = %q, want the last error in it", row.ErrorMessage)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// unit carries events to one destination. It stands by until it gets the destination's lease, works while it has it (a
+// tenure), and stands by again when it is lost.
+type unit struct {
+	DestinationConfig
+	store    Store
+	owner    string
+	ttl      time.Duration
+	drain    time.Duration
+	observer Observer
+	log      *slog.Logger
+	chance   func() float64
+	policy   policy
+	router   Router // nil: one endpoint
+	limiter  Limiter
+	maxBatch int
+
+	wake   chan struct{} // something was committed
+	status atomic.Pointer[UnitStatus]
+}
+
+func newUnit(c Config, d DestinationConfig) *unit {
+	u := &unit{
+		DestinationConfig: d,
+		store:             c.Store,
+		owner:             c.Owner,
+		ttl:               c.Lease,
+		drain:             c.Drain,
+		observer:          c.Observer,
+		log:               c.Logger.With("destination", d.Name),
+		chance:            c.Chance,
+		policy:            policy{retry: d.Retry, chargeOutages: d.ChargeOutages, codeOnly: d.CodeOnly},
+		maxBatch:          d.maxBatch(),
+		wake:              make(chan struct{}, 1),
+	}
+	u.router, _ = d.Destination.(Router)
+	u.limiter, _ = d.Destination.(Limiter)
+	u.status.Store(&UnitStatus{Destination: d.Name})
+	return u
+}
+
+// run works until the context ends. An error is one that only an operator can mend.
+func (u *unit) run(ctx context.Context) error {
+	backoff := newBackoff(100*time.Millisecond, u.ttl/3)
+	for ctx.Err() == nil {
+		lease, ok, sent, err := u.acquire(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			u.report(err)
+			u.standBy(lease, err)
+			sleep(ctx, backoff.next())
+			continue
+		case !ok:
+			backoff.reset()
+			u.standBy(lease, nil)
+			sleep(ctx, min(max(lease.ExpiresIn, u.ttl/100), u.ttl/3))
+			continue
+		}
+		backoff.reset()
+		if err := u.work(ctx, lease, sent); err != nil {
+			return fmt.Errorf("destination %q: %w", u.Name, err)
+		}
+	}
+	return nil
+}
+
+// acquire also returns when the lease's time began, measured before it was asked for.
+func (u *unit) acquire(ctx context.Context) (lease Lease, ok bool, sent time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, u.ttl)
+	defer cancel()
+	sent = time.Now()
+	lease, ok, err = u.store.Acquire(ctx, AcquireRequest{
+		Destination: u.Name, Owner: u.owner, TTL: u.ttl, Topics: u.Topics, StartAtEnd: u.StartAtEnd,
+	})
+	if err != nil {
+		err = fmt.Errorf("acquire the lease: %w", err)
+	}
+	return lease, ok, sent, err
+}
+
+// work holds the lease until it is lost, the context ends, or nothing but an operator can help.
+func (u *unit) work(ctx context.Context, lease Lease, sent time.Time) error {
+	if err := checkLog(lease.LastSeq, lease.Position, u.Name); err != nil {
+		u.report(err)
+		u.standBy(lease, err)
+		return errors.Join(err, u.store.Release(context.WithoutCancel(ctx), lease.LeaseID))
+	}
+	t := newTenure(u, lease, sent)
+	err := t.run(ctx)
+	u.standBy(Lease{}, err)
+	if errors.Is(err, ErrLeaseLost) {
+		u.observer.Noticed(u.Name, Notice{Kind: NoticeLeaseLost})
+		u.log.Warn("lost the lease: another relay may have taken over", "epoch", lease.Epoch)
+		return nil
+	}
+	return err
+}
+
+// checkLog notices a log whose numbers went back: the cursor would wait for ever, or skip what is new.
+func checkLog(last, position int64, destination string) error {
+	if last >= position {
+		return nil
+	}
+	return fmt.Errorf("%w: the cursor stands at %d, but the log's last number is %d. Was the table truncated with RESTART IDENTITY, "+
+		"or a partial backup restored? To start again at the beginning of the log: delete the rows of this "+
+		"destination from outbox_delivery, then set position = 0, in_flight_to = 0 and gaps empty in outbox_cursor "+
+		"where destination = '%s'", ErrLogReset, position, last, destination)
+}
+
+func (u *unit) report(err error) {
+	u.observer.Noticed(u.Name, Notice{Kind: NoticeStoreError, Err: err})
+	u.log.Error("the relay cannot work", "error", err)
+}
+
+func (u *unit) standBy(lease Lease, err error) {
+	u.status.Store(&UnitStatus{Destination: u.Name, Holder: lease.Owner, Pause: lease.Pause, Err: err, seen: time.Now()})
+}
+
+// A backoff doubles from its first to its longest wait.
+type backoff struct{ first, longest, wait time.Duration }
+
+func newBackoff(first, longest time.Duration) *backoff {
+	return &backoff{first: min(first, longest), longest: longest}
+}
+
+func (b *backoff) next() time.Duration {
+	b.wait = min(max(2*b.wait, b.first), b.longest)
+	return b.wait
+}
+
+func (b *backoff) reset() { b.wait = 0 }
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
