@@ -1,0 +1,160 @@
+package http
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/pillarbox-dev/pillarbox/outbox/webhook"
+)
+
+// maxCredential bounds a credential file, in bytes. What is longer is some other file.
+const maxCredential = 64 << 10
+
+// credentials are what one attempt signs and authenticates with.
+type credentials struct {
+	secrets [][]byte
+	token   string
+}
+
+// credentials reads the endpoint's files. They are read for every attempt: a mounted file is rotated under a running
+// process, and a delivery that was signed with yesterday's secret is one that the receiver refuses.
+func (e *Endpoint) credentials() (c credentials, err error) {
+	if len(e.SecretFiles) > 0 {
+		c.secrets = make([][]byte, len(e.SecretFiles))
+	}
+	for i, name := range e.SecretFiles {
+		if c.secrets[i], err = e.readFile("secret_file", name); err != nil {
+			return credentials{}, err
+		}
+	}
+	if e.TokenFile != "" {
+		token, err := e.readFile("token_file", e.TokenFile)
+		if err != nil {
+			return credentials{}, err
+		}
+		if !isToken(token) {
+			return credentials{}, fmt.Errorf("token_file %q holds characters that a header cannot carry: "+
+				"write the token alone, in visible ASCII on one line", e.TokenFile)
+		}
+		c.token = string(token)
+	}
+	return c, nil
+}
+
+func (e *Endpoint) readFile(what, name string) ([]byte, error) {
+	content, err := e.readAll(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: mount it and let the relay's user read it", what, err)
+	}
+	if len(content) > maxCredential {
+		return nil, fmt.Errorf("%s %q is longer than %d bytes: it is no credential", what, name, maxCredential)
+	}
+	content = bytes.TrimSpace(content)
+	if len(content) == 0 {
+		return nil, fmt.Errorf("%s %q is empty: write the credential into it", what, name)
+	}
+	return content, nil
+}
+
+func (e *Endpoint) readAll(name string) ([]byte, error) {
+	file, err := e.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	// One read takes a usual credential whole; a second one sees the end.
+	buffer := make([]byte, 512)
+	n := 0
+	for {
+		read, err := file.Read(buffer[n:])
+		n += read
+		switch {
+		case err == io.EOF || n > maxCredential:
+			return buffer[:n], nil
+		case err != nil:
+			return nil, err
+		case n == len(buffer):
+			buffer = append(buffer, make([]byte, n)...)
+		}
+	}
+}
+
+func (e *Endpoint) open(name string) (*os.File, error) {
+	if !e.within {
+		return os.Open(name)
+	}
+	if e.folder == "" {
+		return nil, errors.New("endpoints of a table may not name files, because credential_folder is not set")
+	}
+	return os.OpenInRoot(e.folder, name)
+}
+
+// isToken tells whether a token can stand in a header as it is.
+func isToken(token []byte) bool {
+	for _, c := range token {
+		if c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// equal tells whether a credential that was read again is the same.
+func (c credentials) equal(other credentials) bool {
+	if c.token != other.token || len(c.secrets) != len(other.secrets) {
+		return false
+	}
+	for i := range c.secrets {
+		if !bytes.Equal(c.secrets[i], other.secrets[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// standardSecrets decodes the secrets as Standard Webhooks has them.
+func (c credentials) standardSecrets() ([][]byte, error) {
+	decoded := make([][]byte, len(c.secrets))
+	for i, text := range c.secrets {
+		secret, err := webhook.ParseSecret(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("secret_file: %w", err)
+		}
+		decoded[i] = secret
+	}
+	return decoded, nil
+}
+
+// redact takes out of a text that came from the other side what it may have echoed: the token, the secrets, and the
+// query of the URL with each of its values.
+func (c credentials) redact(text string, u *url.URL) string {
+	var hidden []string
+	hide := func(secret string) {
+		if secret != "" {
+			hidden = append(hidden, secret, url.QueryEscape(secret), strings.ReplaceAll(secret, "/", `\/`))
+		}
+	}
+	hide(c.token)
+	for _, secret := range c.secrets {
+		hide(string(secret))
+	}
+	if u != nil && u.RawQuery != "" {
+		hide(u.RawQuery)
+		for _, values := range u.Query() {
+			for _, value := range values {
+				if len(value) > 3 { // hiding every 1 would leave nothing to read
+					hide(value)
+				}
+			}
+		}
+	}
+	for _, secret := range hidden {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
+}
