@@ -445,3 +445,105 @@ func TestRelayExhaustsAttempts(t *testing.T) {
 		}
 	})
 }
+
+// lethal kills its relay, as far as the store and the destination can tell, when it is handed a certain event.
+type lethal struct {
+	*script
+	id   string
+	kill context.CancelCauseFunc
+}
+
+func (l *lethal) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
+	for _, d := range batch {
+		if d.ID == l.id {
+			l.kill(errors.New("killed"))
+			<-ctx.Done()
+			return nil
+		}
+	}
+	return l.script.Deliver(ctx, batch)
+}
+
+// mortal is a store that no longer answers when its relay is dead.
+type mortal struct {
+	*relaytest.Memory
+	life context.Context
+}
+
+func (m mortal) Settle(ctx context.Context, l relay.LeaseID, s relay.Settlement) (relay.Settled, error) {
+	if m.life.Err() != nil {
+		return relay.Settled{}, m.life.Err()
+	}
+	return m.Memory.Settle(ctx, l, s)
+}
+
+func (m mortal) Release(ctx context.Context, l relay.LeaseID) error {
+	if m.life.Err() != nil {
+		return m.life.Err()
+	}
+	return m.Memory.Release(ctx, l)
+}
+
+func TestRelayFindsTheEventThatKillsIt(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.commit("", "a", "b", "poison", "c", "d")
+		for generation := 0; generation < 8; generation++ {
+			life, kill := context.WithCancelCause(h.t.Context())
+			r, err := relay.New(relay.Config{
+				Store: mortal{h.store, life}, Owner: fmt.Sprint("relay-", generation), Logger: slog.New(slog.DiscardHandler),
+				Destinations: []relay.DestinationConfig{{
+					Name: "d", Destination: &lethal{h.dest, "poison", kill}, Concurrency: 1, Retry: relay.RetryPolicy{MaxAttempts: 100},
+				}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(h.t.Context())
+			done := make(chan error, 1)
+			go func() { done <- r.Run(ctx) }()
+			select {
+			case <-life.Done():
+			case <-time.After(2 * time.Minute):
+			}
+			stop()
+			<-done
+			kill(nil)
+			time.Sleep(time.Minute) // the lease runs out
+		}
+		h.want("rows", h.statuses(), "a:PUBLISHED/1", "b:PUBLISHED/1", "poison:QUARANTINED/1/CRASHED_RELAY", "c:PUBLISHED/1", "d:PUBLISHED/1")
+		c, _ := h.store.Cursor("d")
+		if c.CrashCount != 0 || c.Position != 5 {
+			t.Errorf("cursor = %+v, want position 5 and no crashes counted any more", c)
+		}
+	})
+}
+
+func TestRelayParksWhatFillsItsMemory(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.takes = 100 * time.Millisecond
+		stop := h.start(func(d *relay.DestinationConfig) { d.MaxInFlight, d.Concurrency = 100, 4 })
+		for i := range 500 { // one hot key, at ten a second
+			h.commit("hot", fmt.Sprint("h", i))
+		}
+		h.commit("cool", "c")
+		h.wait(10 * time.Second)
+		if !slices.Contains(h.dest.ids(), "c") {
+			t.Error("a hot key kept another one waiting for 10 s")
+		}
+		h.wait(time.Minute)
+		stop()
+		if n := len(h.dest.deliveries()); n != 501 {
+			t.Errorf("%d delivered, want 501", n)
+		}
+		last := -1
+		for _, d := range h.dest.deliveries() {
+			var n int
+			if _, err := fmt.Sscanf(d.ID, "h%d", &n); err == nil {
+				if n != last+1 {
+					t.Fatalf("h%d came after h%d", n, last)
+				}
+				last = n
+			}
+		}
+	})
+}
