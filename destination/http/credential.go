@@ -24,25 +24,28 @@ type credentials struct {
 // credentials reads the endpoint's files. They are read for every attempt: a mounted file is rotated under a running
 // process, and a delivery that was signed with yesterday's secret is one that the receiver refuses.
 func (e *Endpoint) credentials() (c credentials, err error) {
-	if len(e.SecretFiles) > 0 {
-		c.secrets = make([][]byte, len(e.SecretFiles))
+	if e.Secret != "" {
+		c.secrets = append(c.secrets, []byte(e.Secret))
 	}
-	for i, name := range e.SecretFiles {
-		if c.secrets[i], err = e.readFile("secret_file", name); err != nil {
-			return credentials{}, err
-		}
-	}
-	if e.TokenFile != "" {
-		token, err := e.readFile("token_file", e.TokenFile)
+	for _, name := range e.SecretFiles {
+		secret, err := e.readFile("secret_file", name)
 		if err != nil {
 			return credentials{}, err
 		}
-		if !isToken(token) {
-			return credentials{}, fmt.Errorf("token_file %q holds characters that a header cannot carry: "+
-				"write the token alone, in visible ASCII on one line", e.TokenFile)
-		}
-		c.token = string(token)
+		c.secrets = append(c.secrets, secret)
 	}
+	token, where := []byte(e.Token), "token"
+	if e.TokenFile != "" {
+		where = fmt.Sprintf("token_file %q", e.TokenFile)
+		if token, err = e.readFile("token_file", e.TokenFile); err != nil {
+			return credentials{}, err
+		}
+	}
+	if !isToken(token) {
+		return credentials{}, errors.New(where + " holds characters that a header cannot carry: " +
+			"write the token alone, in visible ASCII on one line")
+	}
+	c.token = string(token)
 	return c, nil
 }
 

@@ -21,6 +21,9 @@ type Endpoint struct {
 	SecretFiles []string
 	// TokenFile holds a token for "Authorization: Bearer". Default: none is sent.
 	TokenFile string
+	// Secret and Token are the same without a file, for a process that has them in its environment. Such a Secret goes before
+	// those of SecretFiles, and a Token is for want of a TokenFile.
+	Secret, Token string
 	// MaxInFlight bounds the deliveries under way to this endpoint. Default: Config.MaxInFlight.
 	MaxInFlight int
 	// Disabled holds the endpoint's deliveries back. They wait in the log.
@@ -87,7 +90,7 @@ func (e *Endpoint) problems(sign Signing) (problems []error) {
 	if err := e.needsSecret(sign); err != nil {
 		problems = append(problems, err)
 	}
-	if len(e.SecretFiles) > 0 && !sign.any() {
+	if e.hasSecret() && !sign.any() {
 		problems = append(problems, errors.New("secret_files are set, but nothing is signed: switch a signature on or take them out"))
 	}
 	if e.MaxInFlight < 0 {
@@ -98,11 +101,13 @@ func (e *Endpoint) problems(sign Signing) (problems []error) {
 
 // needsSecret keeps a delivery from going out unsigned.
 func (e *Endpoint) needsSecret(sign Signing) error {
-	if sign.any() && len(e.SecretFiles) == 0 {
+	if sign.any() && !e.hasSecret() {
 		return errors.New("there is no secret to sign with: set secret_files (secret_file in the table outbox_endpoint)")
 	}
 	return nil
 }
+
+func (e *Endpoint) hasSecret() bool { return e.Secret != "" || len(e.SecretFiles) > 0 }
 
 // redactURL shows where a URL points without its user and its query.
 func redactURL(u *url.URL) string {
