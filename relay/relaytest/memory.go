@@ -98,7 +98,10 @@ func (r *reader) gaps(log []logged) bool {
 
 // above takes the next rows above the position.
 func (r *reader) above(log []logged) {
-	for i := search(log, r.q.After+1); i < len(log); i++ {
+	for i := search(log, r.q.After); i < len(log); i++ {
+		if log[i].Seq == r.q.After {
+			continue
+		}
 		if len(r.page.Seqs) == r.q.Limit || !r.take(&log[i]) {
 			r.page.Full = true
 			return

@@ -21,6 +21,11 @@ func (m *Memory) Settle(ctx context.Context, l relay.LeaseID, s relay.Settlement
 	if err != nil {
 		return relay.Settled{}, err
 	}
+	for _, r := range s.Rows {
+		if !known(r.Status) {
+			return relay.Settled{}, fmt.Errorf("settle %s: row %d violates outbox_delivery_status: %q", l.Destination, r.Seq, r.Status)
+		}
+	}
 	now := time.Now()
 	for _, p := range s.Published {
 		d.put(&DeliveryRow{
@@ -34,6 +39,15 @@ func (m *Memory) Settle(ctx context.Context, l relay.LeaseID, s relay.Settlement
 	d.cursor.settle(s, now)
 	d.cursor.ExpiresAt = now.Add(l.TTL)
 	return relay.Settled{Bound: m.takeXID()}, nil
+}
+
+func known(s relay.Status) bool {
+	switch s {
+	case relay.StatusPending, relay.StatusPublishing, relay.StatusPublished, relay.StatusFailed, relay.StatusQuarantined,
+		relay.StatusDiscarded:
+		return true
+	}
+	return false
 }
 
 // written is what a settle makes of a row; before is nil when there was none.
