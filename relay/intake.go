@@ -187,6 +187,9 @@ func (t *tenure) relieve(now time.Time) {
 	t.stuckSince = time.Time{}
 	for _, name := range t.board.names() {
 		e := t.board.endpoints[name]
+		if e.waiting == 0 {
+			continue
+		}
 		if t.router != nil && e.breaker.room(now, e.calls, e.limit) <= 0 {
 			t.spill(e)
 			continue

@@ -118,12 +118,12 @@ func (t *tenure) write(now time.Time) {
 	switch {
 	case t.retry == nil && !now.Before(renew):
 		t.renew(now)
-		return
+	case t.claimNext && t.retry == nil && t.claim(now): // under load a settle is always wanted: claims take turns with them
+		t.claimNext = false
 	case t.wantSettle(now):
+		t.claimNext = true
 		t.settle(now)
-		return
-	}
-	if !t.stopping && t.pause.Reason == "" && t.mayStart(now) {
+	default:
 		t.claim(now)
 	}
 }
@@ -265,23 +265,23 @@ func (t *tenure) background(write func(ctx context.Context) (apply func(now time
 }
 
 // claim takes what the ledger holds and what can go on now: first what is due, then lanes that were held, then
-// endpoints that were spilled.
-func (t *tenure) claim(now time.Time) {
+// endpoints that were spilled. It reports whether a claim has started.
+func (t *tenure) claim(now time.Time) bool {
+	if t.stopping || t.pause.Reason != "" || !t.mayStart(now) {
+		return false
+	}
 	room := min(pageSize, t.MaxInFlight-t.board.inMemory)
 	if t.isolating {
 		if t.board.inMemory > 0 || t.cursor.Next() < t.suspects {
-			return
+			return false
 		}
 		room = 1
 	}
 	if room <= 0 || t.board.bytes >= t.MaxInFlightBytes {
-		return
+		return false
 	}
 	c := Claim{Charge: t.isolating, Limit: room, MaxBytes: t.MaxInFlightBytes - t.board.bytes}
-	if t.claimDue(c, now) || t.claimLane(c) {
-		return
-	}
-	t.claimEndpoint(c, now)
+	return t.claimDue(c, now) || t.claimLane(c) || t.claimEndpoint(c, now)
 }
 
 func (t *tenure) claimDue(c Claim, now time.Time) bool {
@@ -351,7 +351,7 @@ func (t *tenure) claimLane(c Claim) bool {
 
 // claimEndpoint goes on with the passes over spilled endpoints. A pass that begins with nothing in memory and finds
 // nothing ends the spill: what is left waits for its lane, and those are known.
-func (t *tenure) claimEndpoint(c Claim, now time.Time) {
+func (t *tenure) claimEndpoint(c Claim, now time.Time) bool {
 	for _, e := range t.board.turns {
 		if !e.spilled || e.waiting > e.limit*t.maxBatch {
 			continue
@@ -377,8 +377,9 @@ func (t *tenure) claimEndpoint(c Claim, now time.Time) {
 		}
 		c.Endpoint, c.After = &e.name, e.passed
 		t.startClaim(c, func(r Claimed, now time.Time) { t.passed(e, c, r, idle) })
-		return
+		return true
 	}
+	return false
 }
 
 // passed takes in how a pass over a spilled endpoint gets on.

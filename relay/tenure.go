@@ -54,6 +54,7 @@ type tenure struct {
 	acc         *gathered
 	retry       *gathered // a settle that failed and is to be made again as it was
 	writing     bool
+	claimNext   bool
 	retryAt     time.Time
 	writeFails  *backoff
 	settledAt   time.Time
