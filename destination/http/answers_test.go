@@ -125,7 +125,7 @@ func TestRawAnswers(t *testing.T) {
 		{"bad header line", "HTTP/1.1 200 OK\r\nno colon\r\n" + end, noAnswer},
 		{"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", noAnswer},
 		{"negative length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", noAnswer},
-		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n\r\n", ok},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n" + end, ok},
 
 		{"broken chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX", ok},
 		{"chunk size no number", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", ok},

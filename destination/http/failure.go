@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
@@ -102,6 +101,7 @@ func notConnected(err error, text string) relay.Outcome {
 	var proxy *proxyRefused
 	var dns *net.DNSError
 	var op *net.OpError
+	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &refused):
 		return paused(CodePolicy, refused.Error())
@@ -109,7 +109,7 @@ func notConnected(err error, text string) relay.Outcome {
 		return unavailable(CodeEgress, proxy.Error()+": check proxy and its credentials")
 	case errors.As(err, &dns):
 		return unavailable(CodeDNS, text+": check the url's host, and whether this machine resolves it")
-	case errors.Is(err, http.ErrSchemeMismatch):
+	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return paused(CodeConfig, "the endpoint speaks http, not https: set its url to http:// or its server to TLS")
 	case isCertificateFault(err):
 		return paused(CodeTLS, text+": check the endpoint's certificate and tls.ca_file")
