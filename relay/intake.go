@@ -74,7 +74,7 @@ func (t *tenure) sawPage(p Page, err error, took time.Duration, now time.Time) {
 	}
 	wait := t.poll.next()
 	t.pollAt = now.Add(wait)
-	t.fallAsleep(wait, now)
+	t.fallAsleep(wait)
 }
 
 func (t *tenure) noticeGaps(seen Seen) {
@@ -88,7 +88,7 @@ func (t *tenure) noticeGaps(seen Seen) {
 
 // fallAsleep asks producers for a notification when nothing has come for a while, and reads once more after the flag
 // is set: what was committed before it is seen by that read, what comes later sends a notification.
-func (t *tenure) fallAsleep(wait time.Duration, now time.Time) {
+func (t *tenure) fallAsleep(wait time.Duration) {
 	if _, ok := t.store.(Waker); ok && wait >= pollMax && !t.asleep && t.board.inMemory == 0 {
 		t.asleep = true
 		t.acc.wanted = true

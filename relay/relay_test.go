@@ -330,7 +330,7 @@ func TestRelayTakesOverFromADeadOne(t *testing.T) {
 		h.want("delivered within the lease", h.dest.ids())
 		h.wait(2 * time.Second)
 		h.want("delivered", h.dest.ids(), "a1", "a3")
-		if got := h.dest.deliveries(); len(got) == 2 && !(got[0].PossibleDuplicate && got[1].PossibleDuplicate) {
+		if got := h.dest.deliveries(); len(got) == 2 && (!got[0].PossibleDuplicate || !got[1].PossibleDuplicate) {
 			t.Errorf("what the dead relay may have sent is not marked: %+v", got)
 		}
 		stop()
@@ -506,7 +506,9 @@ func TestRelayFindsTheEventThatKillsIt(t *testing.T) {
 			case <-time.After(2 * time.Minute):
 			}
 			stop()
-			<-done
+			if err := <-done; err != nil {
+				t.Errorf("Run() = %v", err)
+			}
 			kill(nil)
 			time.Sleep(time.Minute) // the lease runs out
 		}

@@ -54,9 +54,10 @@ func (u *unit) run(ctx context.Context) error {
 	backoff := newBackoff(100*time.Millisecond, u.ttl/3)
 	for ctx.Err() == nil {
 		lease, ok, sent, err := u.acquire(ctx)
+		if ctx.Err() != nil {
+			break // the end, and no failure
+		}
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err != nil:
 			u.report(err)
 			u.standBy(lease, err)
