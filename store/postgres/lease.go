@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+const (
+	// acquireSQL takes a lease that is free or has expired. Whoever settles or acquires at this moment holds the lock of the row;
+	// free waits for it and looks again, so of many that try at once one gets it.
+	//
+	// $1 destination, $2 owner, $3 TTL in microseconds, $4 topics, $5 relay.IsolateAfter
+	acquireSQL = `
+with free as materialized (
+  select destination, shard, lease_owner is not null as unclean
+    from {schema}.outbox_cursor
+   where destination = $1 and shard = 0
+     and (lease_owner is null or lease_expires_at is null or lease_expires_at <= clock_timestamp())
+     for no key update
+)
+update {schema}.outbox_cursor c
+   set lease_owner = $2,
+       lease_epoch = c.lease_epoch + 1,
+       lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond',
+       acquired_position = c.position,
+       topics = $4,
+       asleep = false,
+       crash_count = c.crash_count
+                   + (free.unclean and (c.position = c.acquired_position or c.crash_count >= $5))::integer,
+       updated_at = clock_timestamp()
+  from free
+ where c.destination = free.destination and c.shard = free.shard
+returning c.lease_epoch, c.position, c.in_flight_to, free.unclean, c.crash_count,
+          array(select lower(gap) from unnest(c.gaps) as gap order by gap) as gap_first,
+          array(select upper(gap) - 1 from unnest(c.gaps) as gap order by gap) as gap_last,
+          {pause}, {last_seq}`
+
+	// holderSQL tells who holds a lease, for how many microseconds yet, and whether somebody does.
+	holderSQL = `
+select coalesce(c.lease_owner, ''),
+       greatest(0, coalesce(extract(epoch from c.lease_expires_at - clock_timestamp()) * 1000000, 0))::bigint,
+       c.lease_owner is not null and c.lease_expires_at > clock_timestamp(),
+       {pause}
+  from {schema}.outbox_cursor c
+ where c.destination = $1 and c.shard = 0`
+
+	// createSQL makes the cursor of a new destination, at the beginning of the log.
+	createSQL = `
+insert into {schema}.outbox_cursor (destination, topics) values ($1, $2) on conflict do nothing`
+
+	// createAtEndSQL makes it behind the last number that was handed out. What is not visible among the last 100,000 numbers
+	// is a gap: a transaction that is open at this moment commits later, so its events are not skipped.
+	createAtEndSQL = `
+with log as materialized (
+  select {last_seq} as last
+), bounds as (
+  select greatest(last - 100000, 0) as seq, last from log
+  union all
+  select e.seq, log.last from log join {schema}.outbox_event e on e.seq > log.last - 100000 and e.seq <= log.last
+), steps as (
+  select seq, lead(seq, 1, last + 1) over (order by seq) as next from bounds
+)
+insert into {schema}.outbox_cursor (destination, topics, position, in_flight_to, gaps)
+select $1, $2, log.last, log.last,
+       coalesce((select range_agg(int8range(seq + 1, next)) from steps where next > seq + 1), '{}')
+  from log
+on conflict do nothing`
+
+	renewSQL = `
+update {schema}.outbox_cursor c
+   set lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond', updated_at = clock_timestamp()
+ where c.destination = $1 and c.shard = 0 and c.lease_epoch = $2 and c.lease_owner = $3
+returning {pause}, {last_seq}`
+
+	releaseSQL = `
+update {schema}.outbox_cursor
+   set lease_owner = null, lease_expires_at = null, asleep = false, updated_at = clock_timestamp()
+ where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3`
+
+	// pauseSQL replaces {pause}: the reason, "" when the destination is not paused, and by whom.
+	pauseSQL = `case when c.paused_at is null then '' else coalesce(nullif(c.paused_reason, ''), 'paused') end,
+       case when c.paused_at is null then '' else coalesce(c.paused_by, '') end`
+
+	// lastSeqSQL replaces {last_seq}: the highest number that was handed out.
+	lastSeqSQL = `(select case when is_called then last_value else last_value - 1 end from {schema}.outbox_event_seq)`
+)
+
+// Acquire implements relay.Leases.
+func (s *Store) Acquire(ctx context.Context, r relay.AcquireRequest) (relay.Lease, bool, error) {
+	lease, ok, err := s.acquire(ctx, r)
+	if err != nil {
+		return relay.Lease{}, false, s.failed("acquire the lease of "+r.Destination, err)
+	}
+	return lease, ok, nil
+}
+
+func (s *Store) acquire(ctx context.Context, r relay.AcquireRequest) (lease relay.Lease, ok bool, err error) {
+	// Between two of these statements others may create, take or free the lease; each such turn is another relay's success.
+	const tries = 3
+	for try := 1; ; try++ {
+		lease, err = s.takeLease(ctx, r)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return lease, err == nil, err
+		}
+		var held bool
+		lease, held, err = s.holder(ctx, r.Destination)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			if err := s.create(ctx, r); err != nil {
+				return relay.Lease{}, false, err
+			}
+		case err != nil || held || try >= tries:
+			return lease, false, err
+		}
+	}
+}
+
+func (s *Store) takeLease(ctx context.Context, r relay.AcquireRequest) (relay.Lease, error) {
+	lease := relay.Lease{
+		LeaseID:   relay.LeaseID{Destination: r.Destination, Owner: r.Owner, TTL: r.TTL},
+		ExpiresIn: r.TTL,
+	}
+	var first, last []int64
+	err := s.pool.QueryRow(ctx, s.sql.acquire, r.Destination, r.Owner, r.TTL.Microseconds(), textArray(r.Topics), relay.IsolateAfter).
+		Scan(&lease.Epoch, &lease.Position, &lease.InFlightTo, &lease.Unclean, &lease.CrashCount,
+			&first, &last, &lease.Pause.Reason, &lease.Pause.By, &lease.LastSeq)
+	for i := range first {
+		lease.Gaps = append(lease.Gaps, relay.Range{First: first[i], Last: last[i]})
+	}
+	return lease, err
+}
+
+func (s *Store) holder(ctx context.Context, destination string) (lease relay.Lease, held bool, err error) {
+	var expiresIn int64
+	err = s.pool.QueryRow(ctx, s.sql.holder, destination).
+		Scan(&lease.Owner, &expiresIn, &held, &lease.Pause.Reason, &lease.Pause.By)
+	lease.ExpiresIn = time.Duration(expiresIn) * time.Microsecond
+	return lease, held, err
+}
+
+func (s *Store) create(ctx context.Context, r relay.AcquireRequest) error {
+	sql := s.sql.create
+	if r.StartAtEnd {
+		sql = s.sql.createAtEnd
+	}
+	_, err := s.pool.Exec(ctx, sql, r.Destination, textArray(r.Topics))
+	return err
+}
+
+// textArray is never null, which the column does not allow.
+func textArray(texts relay.Topics) []string { return append([]string{}, texts...) }
+
+// Renew implements relay.Leases.
+func (s *Store) Renew(ctx context.Context, l relay.LeaseID) (relay.Renewal, error) {
+	var r relay.Renewal
+	err := s.pool.QueryRow(ctx, s.sql.renew, l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds()).
+		Scan(&r.Pause.Reason, &r.Pause.By, &r.LastSeq)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return relay.Renewal{}, relay.ErrLeaseLost
+	}
+	if err != nil {
+		return relay.Renewal{}, s.failed("renew the lease of "+l.Destination, err)
+	}
+	return r, nil
+}
+
+// Release implements relay.Leases.
+func (s *Store) Release(ctx context.Context, l relay.LeaseID) error {
+	if _, err := s.pool.Exec(ctx, s.sql.release, l.Destination, l.Epoch, l.Owner); err != nil {
+		return s.failed("release the lease of "+l.Destination, err)
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+// A settle moves the cursor if the epoch is still ours. What else is written is joined to the row that moved, so that nothing
+// is written when the lease is lost.
+//
+// $1 destination, $2 epoch, $3 owner, $4 TTL in microseconds, $5 … $12 the cursor, from $13 on the arrays of deliveries.
+const (
+	settleCursor = `
+with moved as (
+  update {schema}.outbox_cursor
+     set position = $5,
+         gaps = $6::text::int8multirange,
+         in_flight_to = $7,
+         crash_count = $8,
+         asleep = $9,
+         failing_since = case when $10::text <> '' then coalesce(failing_since, clock_timestamp()) end,
+         last_error_code = nullif($10, ''),
+         paused_at = case when $11::text = '' then paused_at else clock_timestamp() end,
+         paused_reason = case when $11 = '' then paused_reason else $11 end,
+         paused_by = case when $11 = '' then paused_by else $12 end,
+         lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond',
+         updated_at = clock_timestamp()
+   where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+  returning updated_at as at
+)`
+
+	settlePublished = `, published as (
+  insert into {schema}.outbox_delivery (destination, seq, status, attempt_count, published_at, receipt)
+  select $1, p.seq, 'PUBLISHED', 1, moved.at, nullif(p.receipt, '')
+    from moved cross join unnest($13::bigint[], $14::text[]) as p (seq, receipt)
+)`
+
+	settleRows = `, written as (
+  insert into {schema}.outbox_delivery as d (destination, seq, status, attempt_count, published_at, next_attempt_at,
+         last_attempt_at, locked_at, locked_by, endpoint, partition_key, receipt, last_error_code, last_error_message)
+  select $1, r.seq, r.status, r.attempts,
+         case when r.status = 'PUBLISHED' then moved.at end,
+         moved.at + r.next_in * interval '1 microsecond',
+         case when r.attempted then moved.at end,
+         case when r.status = 'PUBLISHING' then moved.at end,
+         case when r.status = 'PUBLISHING' then $3 end,
+         case when r.status <> 'PUBLISHED' then r.endpoint end,
+         r.partition_key, nullif(r.receipt, ''), nullif(r.code, ''), nullif(r.message, '')
+    from moved cross join unnest($13::bigint[], $14::text[], $15::integer[], $16::boolean[], $17::bigint[],
+                                 $18::text[], $19::text[], $20::text[], $21::text[], $22::text[])
+         as r (seq, status, attempts, attempted, next_in, endpoint, partition_key, receipt, code, message)
+  on conflict (destination, seq) do update
+     set status = excluded.status, attempt_count = excluded.attempt_count, published_at = excluded.published_at,
+         next_attempt_at = excluded.next_attempt_at,
+         last_attempt_at = coalesce(excluded.last_attempt_at, d.last_attempt_at),
+         locked_at = excluded.locked_at, locked_by = excluded.locked_by, endpoint = excluded.endpoint,
+         partition_key = excluded.partition_key, receipt = excluded.receipt,
+         last_error_code = excluded.last_error_code, last_error_message = excluded.last_error_message
+)`
+
+	// The xid is taken after every read that came before this settle: it bounds the gaps that those noticed.
+	settleEnd = `
+select pg_current_xact_id() as bound, moved.at from moved`
+
+	// copySQL appends many published rows and ends the transaction in the same round trip. COPY writes less WAL than INSERT
+	// does and needs less CPU.
+	copySQL = `
+copy {schema}.outbox_delivery (seq, published_at, attempt_count, destination, status, receipt) from stdin (format binary);
+commit`
+)
+
+// copyFrom is the number of published rows from which COPY is worth its second round trip.
+const copyFrom = 128
+
+// Settle implements relay.Ledger.
+func (s *Store) Settle(ctx context.Context, l relay.LeaseID, st relay.Settlement) (relay.Settled, error) {
+	settled, err := s.settle(ctx, l, st)
+	if isDuplicate(err) { // somebody moved the cursor back: these were published before
+		settled, err = s.settleOne(ctx, l, st, s.sql.settleRows, rowArgs(publishedRows(st)))
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return relay.Settled{}, relay.ErrLeaseLost
+	}
+	if err != nil {
+		return relay.Settled{}, s.failed("settle "+l.Destination, err)
+	}
+	return settled, nil
+}
+
+// settle writes the published ones as new rows. It fails when one of them has a row already.
+func (s *Store) settle(ctx context.Context, l relay.LeaseID, st relay.Settlement) (relay.Settled, error) {
+	switch {
+	case len(st.Published) >= copyFrom:
+		return s.settleCopy(ctx, l, st)
+	case len(st.Rows) > 0:
+		return s.settleOne(ctx, l, st, s.sql.settleRows, rowArgs(publishedRows(st)))
+	case len(st.Published) > 0:
+		return s.settleOne(ctx, l, st, s.sql.settlePublished, receiptArgs(st.Published))
+	}
+	return s.settleOne(ctx, l, st, s.sql.settleCursor, nil)
+}
+
+// settleOne is a settle in one statement. pgx.ErrNoRows: the lease is lost.
+func (s *Store) settleOne(ctx context.Context, l relay.LeaseID, st relay.Settlement, sql string, deliveries []any) (settled relay.Settled, err error) {
+	row := s.pool.QueryRow(ctx, sql, append(cursorArgs(l, st), deliveries...)...)
+	return settled, row.Scan(&settled.Bound, nil)
+}
+
+// settleCopy is a settle in two round trips: the cursor and the rows, then the published ones and the commit.
+func (s *Store) settleCopy(ctx context.Context, l relay.LeaseID, st relay.Settlement) (settled relay.Settled, err error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return relay.Settled{}, err
+	}
+	defer conn.Release() // a connection that is still in a transaction is closed, which rolls it back
+
+	sql, args := s.sql.settleCursor, cursorArgs(l, st)
+	if len(st.Rows) > 0 {
+		sql, args = s.sql.settleRows, append(args, rowArgs(st.Rows)...)
+	}
+	var batch pgx.Batch
+	batch.Queue("begin isolation level read committed")
+	var at time.Time
+	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&settled.Bound, &at) })
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		rollback(ctx, conn)
+		return relay.Settled{}, err
+	}
+	tag, err := conn.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(copyRows(l.Destination, at, st.Published)), s.sql.copy)
+	if err != nil {
+		rollback(ctx, conn)
+		return relay.Settled{}, err
+	}
+	if tag.String() != "COMMIT" {
+		return relay.Settled{}, fmt.Errorf("the transaction ended with %s instead of COMMIT", tag)
+	}
+	return settled, nil
+}
+
+// rollback makes the connection fit for use again. The error that led here tells more than one of its own.
+func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	if !conn.Conn().IsClosed() {
+		conn.Exec(ctx, "rollback") // if it fails, Release closes the connection
+	}
+}
+
+// isDuplicate says that a row stands already where one was to be appended.
+func isDuplicate(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "23505"
+}
+
+func cursorArgs(l relay.LeaseID, s relay.Settlement) []any {
+	return append(make([]any, 0, 22), l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(),
+		s.Position, multirange(s.Gaps), s.InFlightTo, s.CrashCount, s.Asleep, clean(s.Trouble),
+		clean(s.Pause.Reason), clean(s.Pause.By))
+}
+
+// multirange is the text of an int8multirange.
+func multirange(ranges []relay.Range) string {
+	b := make([]byte, 0, 2+24*len(ranges))
+	b = append(b, '{')
+	for i, r := range ranges {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '[')
+		b = strconv.AppendInt(b, r.First, 10)
+		b = append(b, ',')
+		b = strconv.AppendInt(b, r.Last, 10)
+		b = append(b, ']')
+	}
+	return string(append(b, '}'))
+}
+
+func receiptArgs(published []relay.Receipt) []any {
+	seqs, receipts := make([]int64, len(published)), make([]string, len(published))
+	for i, p := range published {
+		seqs[i], receipts[i] = p.Seq, clean(p.Receipt)
+	}
+	return []any{seqs, receipts}
+}
+
+// publishedRows are all deliveries of a settlement as rows that stand over what was there.
+func publishedRows(s relay.Settlement) []relay.Row {
+	rows := make([]relay.Row, 0, len(s.Published)+len(s.Rows))
+	for _, p := range s.Published {
+		rows = append(rows, relay.Row{
+			Seq: p.Seq, Status: relay.StatusPublished, Attempts: 1, Attempted: true, Receipt: p.Receipt,
+		})
+	}
+	return append(rows, s.Rows...)
+}
+
+// rowArgs turns rows into one array for each column. Of rows with the same number the last one counts: a statement cannot
+// write a row twice.
+func rowArgs(rows []relay.Row) []any {
+	last := make(map[int64]int, len(rows))
+	for i, r := range rows {
+		last[r.Seq] = i
+	}
+	n := len(last)
+	seqs, statuses := make([]int64, 0, n), make([]string, 0, n)
+	attempts, attempted := make([]int32, 0, n), make([]bool, 0, n)
+	nextIn := make([]*int64, 0, n) // microseconds
+	endpoints, keys := make([]string, 0, n), make([]*string, 0, n)
+	receipts, codes, messages := make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)
+	for i, r := range rows {
+		if last[r.Seq] != i {
+			continue
+		}
+		seqs, statuses = append(seqs, r.Seq), append(statuses, string(r.Status))
+		attempts, attempted = append(attempts, int32(min(r.Attempts, math.MaxInt32))), append(attempted, r.Attempted)
+		var in *int64
+		if r.Due {
+			us := r.NextIn.Microseconds()
+			in = &us
+		}
+		var key *string
+		if r.OpenLane {
+			k := clean(r.Key)
+			key = &k
+		}
+		nextIn, keys = append(nextIn, in), append(keys, key)
+		endpoints, receipts = append(endpoints, clean(r.Endpoint)), append(receipts, clean(r.Receipt))
+		codes, messages = append(codes, clean(r.ErrorCode)), append(messages, clean(r.ErrorMessage))
+	}
+	return []any{seqs, statuses, attempts, attempted, nextIn, endpoints, keys, receipts, codes, messages}
+}
+
+// clean makes a text that PostgreSQL can keep: one answer with a broken character must not keep a settle from succeeding.
+func clean(text string) string {
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	if strings.IndexByte(text, 0) >= 0 {
+		text = strings.ReplaceAll(text, "\x00", "\uFFFD")
+	}
+	return text
+}
+
+// copySignature begins the binary format of COPY; flags and the length of the header extension, both 0, follow it.
+const copySignature = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+
+// copyRows is what copySQL reads.
+func copyRows(destination string, at time.Time, published []relay.Receipt) []byte {
+	// All but the number and the receipt is the same in each row.
+	const columns = 6
+	same := appendField(nil, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro()-epoch)))
+	same = appendField(same, binary.BigEndian.AppendUint32(nil, 1))
+	same = appendField(same, []byte(destination))
+	same = appendField(same, []byte(relay.StatusPublished))
+
+	const perRow = 2 + (4 + 8) + (4 + 20)
+	b := append(make([]byte, 0, len(copySignature)+len(published)*(perRow+len(same))+2), copySignature...)
+	for _, p := range published {
+		b = binary.BigEndian.AppendUint16(b, columns)
+		b = binary.BigEndian.AppendUint32(b, 8)
+		b = binary.BigEndian.AppendUint64(b, uint64(p.Seq))
+		b = append(b, same...)
+		if receipt := clean(p.Receipt); receipt != "" {
+			b = binary.BigEndian.AppendUint32(b, uint32(len(receipt)))
+			b = append(b, receipt...)
+		} else {
+			b = append(b, 0xff, 0xff, 0xff, 0xff) // null
+		}
+	}
+	return append(b, 0xff, 0xff) // the end
+}
+
+func appendField(b, value []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(value)))
+	return append(b, value...)
+}

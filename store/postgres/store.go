@@ -1,0 +1,201 @@
+// Package postgres keeps the outbox in PostgreSQL 14 or later: the log that the relay reads, its leases, and its ledger.
+//
+//	transaction → log → lanes → destination → outcome → settle
+//	              └─ Read            Claim ─┘           └─ Settle
+//
+// Store implements relay.Store and relay.Waker. The tables are made by package outbox/schema.
+//
+// Every call but Recover is one statement, so one round trip and one snapshot, and a transaction by itself. What changes
+// something locks the cursor row of the lease first, and changes nothing when the epoch no longer fits. Times that are
+// compared are the database's; nothing here looks at the clock of this machine.
+//
+// The statements were written for one plan each, that of the index. The statistics of tables that fill and empty within
+// minutes would now and then talk the planner out of it, so a connection switches the other plans off. See settings.
+//
+// A connection may go through pgbouncer in session mode. Transaction mode is not supported: prepared statements, those
+// settings and LISTEN belong to a session.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pillarbox-dev/pillarbox/outbox/schema"
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+// Config says where the outbox is.
+type Config struct {
+	// URL is a connection string, as a URL or in keyword form: postgres://user:password@host:5432/database. What it leaves
+	// out comes from the usual PG… environment variables and the password file. Required.
+	URL string
+	// Schema holds the tables. Default public.
+	Schema string
+	// MaxConns bounds the connections, besides the one that listens. A unit uses two at once: it reads ahead while it settles.
+	// Default 10, at least 2.
+	MaxConns int
+	// ConnectTimeout bounds the making of a connection. Default 10 s, or what connect_timeout in the URL says.
+	ConnectTimeout time.Duration
+}
+
+// Store is the outbox in one schema of one database. It serves all units of a process at once.
+//
+// The pool is pgxpool: it replaces broken connections and bounds their number, which is all that is needed here. It is not
+// shared with the service's own work, whose long transactions would keep the relay waiting.
+type Store struct {
+	pool   *pgxpool.Pool
+	schema string
+	sql    statements
+	pages  pageSize
+}
+
+var (
+	_ relay.Store = (*Store)(nil)
+	_ relay.Waker = (*Store)(nil)
+)
+
+// Open connects, and makes sure of everything that Check looks at. Its error holds all problems at once, each with a hint
+// what to do.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	c, poolConfig, err := c.parse()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	s := &Store{pool: pool, schema: c.Schema, sql: newStatements(c.Schema)}
+	if problems := s.Check(ctx); len(problems) > 0 {
+		pool.Close()
+		return nil, errors.Join(problems...)
+	}
+	return s, nil
+}
+
+// Close ends all connections but the listening one, which ends with the context of Listen. It waits for calls under way.
+func (s *Store) Close() { s.pool.Close() }
+
+const (
+	defaultMaxConns       = 10
+	defaultConnectTimeout = 10 * time.Second
+)
+
+// parse fills in the defaults and returns all problems at once. No error holds the password.
+func (c Config) parse() (Config, *pgxpool.Config, error) {
+	var problems []error
+	bad := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("postgres: "+format, args...))
+	}
+	if c.Schema == "" {
+		c.Schema = "public"
+	}
+	if err := schema.CheckName(schema.Postgres, c.Schema); err != nil {
+		bad("%w", err)
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = defaultMaxConns
+	}
+	if c.MaxConns < 2 || c.MaxConns > 10_000 {
+		bad("max_conns %d is outside 2 to 10000: a unit reads while it settles, so give two for each destination", c.MaxConns)
+	}
+	if c.ConnectTimeout < 0 {
+		bad("connect timeout %v is negative", c.ConnectTimeout)
+	}
+	poolConfig, err := pgxpool.ParseConfig(c.URL)
+	switch {
+	case strings.TrimSpace(c.URL) == "":
+		bad("the URL is missing: give postgres://user@host:5432/database")
+	case err != nil:
+		bad("the URL is not one of PostgreSQL (postgres://user@host:5432/database, or host=… dbname=…): %w", err)
+	}
+	if len(problems) > 0 {
+		return c, nil, errors.Join(problems...)
+	}
+	poolConfig.MaxConns = int32(c.MaxConns)
+	poolConfig.AfterConnect = applySettings
+	conn := poolConfig.ConnConfig
+	if c.ConnectTimeout > 0 || conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = max(c.ConnectTimeout, 0)
+	}
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = defaultConnectTimeout
+	}
+	conn.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	if _, named := conn.RuntimeParams["application_name"]; !named {
+		conn.RuntimeParams["application_name"] = "pillarbox"
+	}
+	return c, poolConfig, nil
+}
+
+// settings of every connection of the pool. They are set by a statement and not as parameters of the start-up message, of
+// which pgbouncer refuses those that it does not know.
+//
+// READ COMMITTED: a statement that waited for the cursor row must see who holds the lease now, not fail.
+// enable_…: each statement is to walk its index; sorts stay possible. jit: compiling takes longer than any of them.
+const settings = `
+select set_config(name, value, false)
+  from (values ('default_transaction_isolation', 'read committed'),
+               ('enable_seqscan', 'off'),
+               ('enable_bitmapscan', 'off'),
+               ('enable_hashjoin', 'off'),
+               ('enable_mergejoin', 'off'),
+               ('jit', 'off')) as setting (name, value)`
+
+func applySettings(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, settings, pgx.QueryExecModeExec); err != nil {
+		return fmt.Errorf("prepare the connection: %w", err)
+	}
+	return nil
+}
+
+// statements are the texts of this package with the names of the schema and of the columns filled in.
+type statements struct {
+	read                                            [2][2]string // by gaps, by topics
+	acquire, holder, create, createAtEnd            string
+	renew, release                                  string
+	settleCursor, settlePublished, settleRows, copy string
+	lock, takeOver, open                            string
+	claimDue, claimLane, claimParked                string
+}
+
+func newStatements(schemaName string) statements {
+	fill := func(parts ...string) string {
+		text := strings.Join(parts, "")
+		for _, name := range []struct{ placeholder, sql string }{
+			{"{event}", eventSQL}, {"{pause}", pauseSQL}, {"{last_seq}", lastSeqSQL}, {"{behind}", behindSQL},
+			{"{schema}", pgx.Identifier{schemaName}.Sanitize()}, // last: the others have it in them
+		} {
+			text = strings.ReplaceAll(text, name.placeholder, name.sql)
+		}
+		return text
+	}
+	return statements{
+		read: [2][2]string{
+			{fill(readHead, readRows), fill(readHead, readRowsTopics)},
+			{fill(readHead, readGaps, readRows), fill(readHead, readGapsTopics, readRowsTopics)},
+		},
+		acquire:         fill(acquireSQL),
+		holder:          fill(holderSQL),
+		create:          fill(createSQL),
+		createAtEnd:     fill(createAtEndSQL),
+		renew:           fill(renewSQL),
+		release:         fill(releaseSQL),
+		settleCursor:    fill(settleCursor, settleEnd),
+		settlePublished: fill(settleCursor, settlePublished, settleEnd),
+		settleRows:      fill(settleCursor, settleRows, settleEnd),
+		copy:            fill(copySQL),
+		lock:            fill(lockSQL),
+		takeOver:        fill(takeOverSQL),
+		open:            fill(openSQL),
+		claimDue:        fill(claimLease, candidatesDue, eligibleChained, claimTake),
+		claimLane:       fill(claimLease, candidatesLane, eligiblePrefix, claimTake),
+		claimParked:     fill(claimLease, candidatesParked, eligibleChained, claimTake),
+	}
+}
