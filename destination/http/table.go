@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 )
 
 // Table keeps the endpoints of the table outbox_endpoint, or of anything else that can be loaded whole, in memory. Make
@@ -119,15 +121,17 @@ func (t *Table) Names() []string {
 
 // ---- The table outbox_endpoint -----------------------------------------------------------------------------------
 
-// The queries for LoadTable, one per store.
-const (
-	PostgresEndpoints = selectEndpoints + ` where destination = $1`
-	SQLiteEndpoints   = selectEndpoints + ` where destination = ?`
-)
-
 const selectEndpoints = `select endpoint, url, coalesce(secret_file, ''), coalesce(token_file, ''),
        coalesce(max_in_flight, 0), enabled
-  from outbox_endpoint`
+  from %s where destination = %s`
+
+// PostgresEndpoints is the query for LoadTable where the tables live in a PostgreSQL schema.
+func PostgresEndpoints(schemaName string) string {
+	return fmt.Sprintf(selectEndpoints, schema.Quote(schemaName)+".outbox_endpoint", "$1")
+}
+
+// SQLiteEndpoints is the query for LoadTable in SQLite.
+func SQLiteEndpoints() string { return fmt.Sprintf(selectEndpoints, "outbox_endpoint", "?") }
 
 // Rows is what both pgx.Rows and *sql.Rows are.
 type Rows interface {
@@ -137,8 +141,8 @@ type Rows interface {
 }
 
 // LoadTable returns a TableConfig.Load for a destination's rows of outbox_endpoint, through whatever driver the store
-// has: a pgx pool's Query with PostgresEndpoints, or a sql.DB's QueryContext with SQLiteEndpoints. The column secret_file
-// may name two files during a rotation, with a comma between.
+// has: a pgx pool's Query with PostgresEndpoints, or a sql.DB's QueryContext with either. The column secret_file may name
+// two files during a rotation, with a comma between.
 func LoadTable[R Rows](
 	query func(ctx context.Context, sql string, args ...any) (R, error), sql, destination string,
 ) func(context.Context) (map[string]Endpoint, error) {
