@@ -129,7 +129,7 @@ func pending(ctx context.Context, q querier, d Dialect, schemaName string) ([]Mi
 	}
 	exists, table := sqliteHasMigrations, "main.outbox_migration"
 	if d == Postgres {
-		exists = fmt.Sprintf(postgresHasMigrations, quoteLiteral(schemaName))
+		exists = fmt.Sprintf(postgresHasMigrations, QuoteLiteral(schemaName))
 		table = Quote(schemaName) + ".outbox_migration"
 	}
 	var found bool
@@ -203,7 +203,7 @@ func migratePostgres(ctx context.Context, conn *sql.Conn, schemaName string) ([]
 		return nil, err
 	}
 	var exists bool
-	if err := tx.QueryRowContext(ctx, fmt.Sprintf(postgresHasSchema, quoteLiteral(schemaName))).Scan(&exists); err != nil {
+	if err := tx.QueryRowContext(ctx, fmt.Sprintf(postgresHasSchema, QuoteLiteral(schemaName))).Scan(&exists); err != nil {
 		return nil, err
 	}
 	if !exists { // asked first: "create schema if not exists" wants CREATE on the database also when it exists

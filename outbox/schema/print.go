@@ -42,7 +42,7 @@ begin
     create schema %s;
   end if;
 end
-`, quoteLiteral(name), Quote(name))
+`, QuoteLiteral(name), Quote(name))
 	tag := "$outbox$"
 	for strings.Contains(body, tag) {
 		tag = tag[:len(tag)-1] + "_$"

@@ -10,13 +10,13 @@ import (
 // maxIdentifier is PostgreSQL's NAMEDATALEN - 1, in bytes. The server cuts longer names off, so that two may become one.
 const maxIdentifier = 63
 
-// Quote returns a name as a quoted SQL identifier, in PostgreSQL and SQLite alike. The name must be one that Check… accepts.
+// Quote returns a name as a quoted SQL identifier, in PostgreSQL and SQLite alike.
 func Quote(name string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// quoteLiteral returns a text as a PostgreSQL string constant that does not depend on standard_conforming_strings.
-func quoteLiteral(text string) string {
+// QuoteLiteral returns a text as a PostgreSQL string constant, whatever standard_conforming_strings is.
+func QuoteLiteral(text string) string {
 	text = strings.ReplaceAll(text, `'`, `''`)
 	if strings.Contains(text, `\`) {
 		return ` E'` + strings.ReplaceAll(text, `\`, `\\`) + `'`

@@ -1,0 +1,141 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Enqueue writes events to the log, in the caller's transaction, and returns one result for each, in the same order. It
+// neither commits nor rolls back. Call it after the change that the events tell of: see Order in the package's documentation.
+//
+// Nothing is written when an event is not valid: an *InvalidError lists every problem of every event, and the transaction is as
+// good as before. Any other error comes from the database; PostgreSQL has then aborted the transaction, and the caller rolls it
+// back, or goes back to a savepoint that it set before the call.
+//
+// Up to 16 events are one statement and one round trip; more are split into statements of 16, 32, 64, 128, 256 and 512 events
+// with at most 16 MiB of payload each. All are in the same transaction, so they become visible together.
+func (o *Outbox) Enqueue(ctx context.Context, tx Tx, events ...Event) ([]Result, error) {
+	if err := o.check(events); err != nil {
+		return nil, err
+	}
+	t, err := transactionOf(tx)
+	if err != nil {
+		return nil, fmt.Errorf("enqueue: %w", err)
+	}
+	results := make([]Result, len(events))
+	for i := range events {
+		if results[i].ID = events[i].ID; results[i].ID == "" {
+			if results[i].ID, err = o.ids.next(); err != nil {
+				return nil, fmt.Errorf("enqueue: make an event id: %w", err)
+			}
+		}
+	}
+	trace := o.traceHeaders(ctx)
+	for from := 0; from < len(events); {
+		to := from + rowsFor(affordable(events[from:]))
+		if err := o.insert(ctx, t, events[from:to], results[from:to], trace); err != nil {
+			return nil, fmt.Errorf("enqueue %s: %w%s", numbered(from, to), err, hint(err))
+		}
+		from = to
+	}
+	return results, nil
+}
+
+// maxStatementBytes bounds the payload of one statement: it is held several times over on its way, and PostgreSQL takes a message
+// of 1 GiB at most. One event is always taken.
+const maxStatementBytes = 16 << 20
+
+// affordable returns how many of the next events fit in one statement.
+func affordable(events []Event) int {
+	bytes := 0
+	for i := range events {
+		bytes += len(events[i].Payload) + len(events[i].PayloadBytes)
+		if i > 0 && bytes > maxStatementBytes {
+			return i
+		}
+		if i == maxRows {
+			return i
+		}
+	}
+	return len(events)
+}
+
+func (o *Outbox) insert(ctx context.Context, t transaction, events []Event, results []Result, trace []header) error {
+	args := make([]any, 0, len(events)*rowParameters)
+	for i := range events {
+		args = o.appendRow(args, &events[i], results[i].ID, trace)
+	}
+	written, err := t.texts(ctx, o.statements[len(events)], args)
+	if err != nil || len(written) == len(events) {
+		return err
+	}
+	// Some were there already. Of two with the same id in this call the first was written.
+	open := make(map[string]bool, len(written))
+	for _, id := range written {
+		open[id] = true
+	}
+	for i := range results {
+		results[i].Duplicate = !open[results[i].ID]
+		delete(open, results[i].ID)
+	}
+	return nil
+}
+
+// appendRow appends the parameters of a row in the order of insertColumns. Only types that every driver takes: text, int64,
+// []byte, time and nil.
+func (o *Outbox) appendRow(args []any, e *Event, id string, trace []header) []any {
+	var payload, payloadBytes, dedupKey, availableAt any
+	if e.Payload != nil {
+		payload = string(e.Payload)
+	}
+	if e.PayloadBytes != nil {
+		payloadBytes = e.PayloadBytes
+	}
+	if e.DedupKey != "" {
+		dedupKey = e.DedupKey
+	}
+	if !e.AvailableAt.IsZero() {
+		availableAt = e.AvailableAt.UTC()
+		if o.dialect == SQLite {
+			availableAt = e.AvailableAt.UnixMicro()
+		}
+	}
+	return append(args, id, e.Topic, e.Key, e.AggregateType, e.AggregateID, e.AggregateVersion, e.Type,
+		int64(max(e.Version, 1)), e.SchemaRef, payload, payloadBytes, o.headersJSON(e.Headers, trace), dedupKey, availableAt)
+}
+
+// numbered says which events of a call a statement had, for errors.
+func numbered(from, to int) string {
+	if to == from+1 {
+		return fmt.Sprintf("event %d", from)
+	}
+	return fmt.Sprintf("events %d to %d", from, to-1)
+}
+
+// hint says what to do about the errors of a database that have one cause in practice.
+func hint(err error) string {
+	var state interface{ SQLState() string } // PostgreSQL's error code, in the errors of pgx and pq
+	switch {
+	case strings.Contains(err.Error(), "no such table"):
+		return missingTables
+	case strings.Contains(err.Error(), "SQLITE_BUSY"), strings.Contains(err.Error(), "database is locked"):
+		return ": another transaction writes: begin this one with BEGIN IMMEDIATE, and set a busy timeout"
+	case !errors.As(err, &state):
+		return ""
+	}
+	switch state.SQLState() {
+	case "42P01", "3F000": // undefined_table, invalid_schema_name
+		return missingTables
+	case "42501": // insufficient_privilege
+		return ": `pillarbox migrate --print-roles` prints what the service's role needs"
+	case "25P02": // in_failed_sql_transaction
+		return ": an earlier statement of this transaction has failed: roll back and look at its error"
+	case "40001", "40P01": // serialization_failure, deadlock_detected
+		return ": roll back and run the whole transaction again"
+	}
+	return ""
+}
+
+const missingTables = ": are the tables there, in the schema of Options.Schema? `pillarbox migrate` makes them"

@@ -1,0 +1,99 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// Tx is the caller's transaction: *sql.Tx (or what wraps one), or a pgx transaction as Pgx adapts it. A pool, a connection and
+// *sql.DB have no Commit, so they do not compile.
+type Tx interface {
+	Commit() error
+	Rollback() error
+}
+
+// Pgx adapts a transaction of pgx (pgx.Tx, *pgxpool.Tx) without importing it: box.Enqueue(ctx, outbox.Pgx(tx), event). The type
+// parameter is inferred. Commit and Rollback are asked for to keep out *pgxpool.Pool and *pgx.Conn, which have neither.
+func Pgx[R PgxRows](tx PgxTx[R]) Tx { return pgxTx[R]{tx} }
+
+// PgxTx is the part of pgx.Tx that Enqueue needs; R is pgx.Rows.
+type PgxTx[R PgxRows] interface {
+	Query(ctx context.Context, sql string, args ...any) (R, error)
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}
+
+// PgxRows is the part of pgx.Rows that Enqueue needs.
+type PgxRows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close()
+}
+
+type pgxTx[R PgxRows] struct{ tx PgxTx[R] }
+
+func (p pgxTx[R]) Commit() error   { return p.tx.Commit(context.Background()) }
+func (p pgxTx[R]) Rollback() error { return p.tx.Rollback(context.Background()) }
+
+func (p pgxTx[R]) texts(ctx context.Context, query string, args []any) ([]string, error) {
+	rows, err := p.tx.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	return scan(rows)
+}
+
+// sqlTx is what *sql.Tx and its wrappers have.
+type sqlTx struct {
+	tx interface {
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	}
+}
+
+func (s sqlTx) texts(ctx context.Context, query string, args []any) ([]string, error) {
+	rows, err := s.tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	return scan(rows)
+}
+
+// transaction runs a statement that returns one column of text.
+type transaction interface {
+	texts(ctx context.Context, query string, args []any) ([]string, error)
+}
+
+func transactionOf(tx Tx) (transaction, error) {
+	if t, ok := tx.(transaction); ok {
+		return t, nil
+	}
+	var s sqlTx
+	var ok bool
+	if s.tx, ok = tx.(interface {
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	}); !ok {
+		return nil, fmt.Errorf("%T has no QueryContext like that of *sql.Tx: pass a *sql.Tx, or outbox.Pgx(tx) of a pgx transaction", tx)
+	}
+	return s, nil
+}
+
+// scan reads all rows; the caller closes them.
+func scan(rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+}) ([]string, error) {
+	var all []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, rows.Err()
+}
