@@ -20,6 +20,7 @@ var ErrBusy = errors.New("the database is busy")
 
 var (
 	errReadOnly = errors.New("the database cannot be written")
+	errReplaced = errors.New("the file was replaced while it was open")
 	errNoWAL    = errors.New("the database has no write-ahead log")
 )
 
@@ -91,6 +92,8 @@ func hint(err error) string {
 		return ""
 	case errors.Is(err, errNoWAL):
 		return "is it on a network file system? The file must lie on a disk of this machine"
+	case errors.Is(err, errReplaced), errors.Is(err, fs.ErrNotExist):
+		return "restart this process, so that it opens the new one"
 	case errors.Is(err, errReadOnly), errors.Is(err, fs.ErrPermission):
 		return hintRights
 	case strings.Contains(text, "no such table: outbox_"), strings.Contains(text, "no such column"),

@@ -89,6 +89,7 @@ func (c *Config) validate() (path string, err error) {
 // Store is a relay.Store over a SQLite file. It is safe for concurrent use.
 type Store struct {
 	path   string
+	file   fs.FileInfo // what the path named when it was opened
 	now    func() time.Time
 	writer *sql.DB // one connection
 	reader *sql.DB // a few, which cannot write
@@ -107,10 +108,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mustBeFile(path); err != nil {
+	file, err := statFile(path)
+	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, now: c.Now, wal: wal{path: path + "-wal", limit: c.MaxWAL, now: c.Now}}
+	s := &Store{path: path, file: file, now: c.Now, wal: wal{path: path + "-wal", limit: c.MaxWAL, now: c.Now}}
 	if err := s.open(ctx, c); err != nil {
 		return nil, errors.Join(explain(path, "open", err), s.Close())
 	}
@@ -153,10 +155,10 @@ func OpenDB(ctx context.Context, c Config) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mustBeFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := mustBeFolder(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	if err := mustBeFolder(filepath.Dir(path)); err != nil {
+	if _, err := statFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	db, err := openPool(c.dsn(path, "mode=rwc", "_txlock=immediate"), c.Readers+1)

@@ -54,23 +54,23 @@ func (c *Config) dsn(path string, params ...string) string {
 	return file.String()
 }
 
-// mustBeFile returns an error with a hint when the path is not that of a file. errors.Is tells fs.ErrNotExist.
-func mustBeFile(path string) error {
+// statFile returns an error with a hint when the path is not that of a file. errors.Is tells fs.ErrNotExist.
+func statFile(path string) (fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := mustBeFolder(filepath.Dir(path)); err != nil {
-			return err
+			return nil, err
 		}
-		return &Error{Op: "open", Path: path, Err: fs.ErrNotExist,
+		return nil, &Error{Op: "open", Path: path, Err: fs.ErrNotExist,
 			Hint: "check the path, or run `pillarbox migrate` to make the database"}
 	case err != nil:
-		return explain(path, "open", err)
+		return nil, explain(path, "open", err)
 	case !info.Mode().IsRegular():
-		return &Error{Op: "open", Path: path, Err: fmt.Errorf("it is not a file (%s)", info.Mode().Type()),
+		return nil, &Error{Op: "open", Path: path, Err: fmt.Errorf("it is not a file (%s)", info.Mode().Type()),
 			Hint: "give the path of the database file"}
 	}
-	return nil
+	return info, nil
 }
 
 // mustBeFolder returns an error with a hint when the path is not that of a folder.

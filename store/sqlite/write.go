@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -23,6 +24,9 @@ type transaction struct {
 
 // write runs f in a transaction and commits it, or rolls it back when f fails.
 func (s *Store) write(ctx context.Context, op string, f func(*transaction) error) error {
+	if err := s.checkFile(); err != nil {
+		return s.failed(ctx, op, err)
+	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return s.failed(ctx, op, err)
@@ -37,6 +41,18 @@ func (s *Store) write(ctx context.Context, op string, f func(*transaction) error
 		return s.failed(ctx, op, err)
 	}
 	s.wal.bound(ctx)
+	return nil
+}
+
+// checkFile finds out that the path names another file than the one that is open: what is written now would be lost.
+func (s *Store) checkFile() error {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(info, s.file) {
+		return errReplaced
+	}
 	return nil
 }
 
