@@ -19,7 +19,7 @@ type Memory struct {
 	xid uint64 // the last transaction number that was taken
 	seq int64  // the last number of the log that was handed out
 	// open holds the transactions that took a number and have not ended.
-	open map[uint64]bool
+	open map[uint64]*Tx
 	// log holds the committed events by number.
 	log          []logged
 	destinations map[string]*destination

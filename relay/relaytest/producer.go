@@ -48,9 +48,9 @@ func (tx *Tx) takeXID() {
 	}
 	tx.xid = tx.m.takeXID()
 	if tx.m.open == nil {
-		tx.m.open = map[uint64]bool{}
+		tx.m.open = map[uint64]*Tx{}
 	}
-	tx.m.open[tx.xid] = true
+	tx.m.open[tx.xid] = tx
 }
 
 // Insert writes the event and returns its number: Event.Seq, or when that is 0 the next one. An AvailableIn counts from
