@@ -10,31 +10,36 @@ import (
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
+	"github.com/pillarbox-dev/pillarbox/store/postgres"
 )
 
 // destinationName is the one destination of every run.
 const destinationName = "bench"
 
-// settleCounter is an observer that tells when enough deliveries are settled as published.
-type settleCounter struct {
-	relay.Unobserved
-	want      int64
-	published atomic.Int64
-	enough    chan struct{} // closed when want is reached
-	at        time.Time     // when that was; valid once enough is closed
+// quota is so many things that are to happen; it notes when they have.
+type quota struct {
+	want    int64
+	got     atomic.Int64
+	reached chan struct{} // closed when that is so
+	at      time.Time     // when it was; valid once reached is closed
 }
 
-func newSettleCounter(want int) *settleCounter {
-	return &settleCounter{want: int64(want), enough: make(chan struct{})}
-}
+func newQuota(want int) *quota { return &quota{want: int64(want), reached: make(chan struct{})} }
 
-func (c *settleCounter) Settled(_ string, s relay.SettleReport) {
-	after := c.published.Add(int64(s.Published))
-	if after >= c.want && after-int64(s.Published) < c.want {
-		c.at = time.Now()
-		close(c.enough)
+func (q *quota) add(n int) {
+	if after := q.got.Add(int64(n)); after >= q.want && after-int64(n) < q.want {
+		q.at = time.Now()
+		close(q.reached)
 	}
 }
+
+// settleCounter is an observer that counts the deliveries that are settled as published.
+type settleCounter struct {
+	relay.Unobserved
+	*quota
+}
+
+func (c settleCounter) Settled(_ string, s relay.SettleReport) { c.add(s.Published) }
 
 // carried is what a run of the relay took.
 type carried struct {
@@ -44,14 +49,14 @@ type carried struct {
 
 // carry runs the real relay with one destination over the log until n deliveries are settled, and stops it cleanly. The clock
 // runs from before the lease is taken to the settle that reached n.
-func carry(ctx context.Context, l *eventLog, d relay.DestinationConfig, n int) (c carried, err error) {
-	store, closeStore, err := openStore(ctx, l.pool)
+func carry(ctx context.Context, l *eventLog, config relay.DestinationConfig, n int) (c carried, err error) {
+	store, err := postgres.Open(ctx, postgres.Config{URL: l.url})
 	if err != nil {
 		return c, err
 	}
-	defer func() { err = errors.Join(err, closeStore()) }()
-	counter := newSettleCounter(n)
-	r, err := newRelay(store, d, counter)
+	defer store.Close()
+	settled := newQuota(n)
+	r, err := newRelay(store, config, settleCounter{quota: settled})
 	if err != nil {
 		return c, err
 	}
@@ -64,7 +69,7 @@ func carry(ctx context.Context, l *eventLog, d relay.DestinationConfig, n int) (
 		return c, err
 	}
 	start := time.Now()
-	err = runUntil(ctx, r, counter.enough)
+	err = runUntil(ctx, r, settled)
 	peaks, watchErr := watch.finish()
 	if err := errors.Join(err, watchErr); err != nil {
 		return c, err
@@ -74,11 +79,8 @@ func carry(ctx context.Context, l *eventLog, d relay.DestinationConfig, n int) (
 		return c, err
 	}
 	// What was settled between the n-th and the stop has written WAL too.
-	settled := counter.published.Load()
-	return carried{
-		drained: drained{events: n, seconds: counter.at.Sub(start).Seconds(), walBytes: (walAfter - walBefore) * int64(n) / settled},
-		peaks:   peaks,
-	}, nil
+	d := drained{events: n, seconds: settled.at.Sub(start).Seconds(), walBytes: (walAfter - walBefore) * int64(n) / settled.got.Load()}
+	return carried{d, peaks}, nil
 }
 
 func newRelay(store relay.Store, d relay.DestinationConfig, o relay.Observer) (*relay.Relay, error) {
@@ -92,14 +94,14 @@ func newRelay(store relay.Store, d relay.DestinationConfig, o relay.Observer) (*
 	})
 }
 
-// runUntil runs a relay until done is closed, or until it ends by itself, which is an error.
-func runUntil(ctx context.Context, r *relay.Relay, done <-chan struct{}) error {
+// runUntil runs a relay until the quota is reached and stops it cleanly. A relay that ends by itself is an error.
+func runUntil(ctx context.Context, r *relay.Relay, until *quota) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	select {
-	case <-done:
+	case <-until.reached:
 		cancel()
 		return <-ended
 	case err := <-ended:

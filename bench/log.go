@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/pillarbox-dev/pillarbox/outbox"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 )
 
@@ -42,6 +44,15 @@ func payload(i int) []byte {
 	return fmt.Appendf(nil, "%s%0*d%s", before, digits, i, behind)
 }
 
+// event is event i as a service would enqueue it.
+func event(i int) outbox.Event {
+	key := "case-" + strconv.Itoa(i*7919%aggregates)
+	return outbox.Event{
+		Topic: topic, Key: key, AggregateType: "Case", AggregateID: key, AggregateVersion: int64(i),
+		Type: eventType, SchemaRef: schemaRef, Payload: payload(i),
+	}
+}
+
 // fillLog appends events from number first+1 to first+n. What varies is made by the server, so that filling costs this process no
 // memory; ids are as long as a UUID. Each chunk is a transaction.
 const fillLog = `
@@ -54,16 +65,28 @@ from generate_series($1::bigint, $2::bigint) i`
 
 const fillChunk = 250_000
 
+// maxConns bounds the benchmark's own connections: producers, mostly.
+const maxConns = 64
+
 // eventLog is a database with the tables of Pillarbox and a filled log.
 type eventLog struct {
-	pool   *pgxpool.Pool
-	events int
-	hole   int64 // a number in the log that was rolled back
+	url  string
+	pool *pgxpool.Pool
+	hole int64 // a number in the log that was rolled back
 }
 
 // newLog makes a database with n events. One number near the beginning is missing, as if its transaction had rolled back.
 func (s *session) newLog(ctx context.Context, purpose string, n int) (*eventLog, error) {
-	pool, err := s.createDatabase(ctx, purpose)
+	url, err := s.createDatabase(ctx, purpose)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = maxConns
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +95,7 @@ func (s *session) newLog(ctx context.Context, purpose string, n int) (*eventLog,
 	if _, err := schema.Migrate(ctx, db, schema.Postgres, "public"); err != nil {
 		return nil, err
 	}
-	l := &eventLog{pool: pool, events: n}
+	l := &eventLog{url: url, pool: pool}
 	if n == 0 {
 		return l, nil
 	}
@@ -90,10 +113,17 @@ delete from outbox_event where seq = (select seq from outbox_event order by seq 
 
 // rewind sets the log back to where no relay has ever read it.
 func (l *eventLog) rewind(ctx context.Context) error {
-	for _, sql := range []string{"truncate outbox_delivery", "truncate outbox_cursor"} {
-		if _, err := l.pool.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("rewind the log: %w", err)
-		}
+	if _, err := l.pool.Exec(ctx, "truncate outbox_delivery, outbox_cursor"); err != nil {
+		return fmt.Errorf("rewind the log: %w", err)
+	}
+	return tidy(ctx, l.pool, "outbox_event")
+}
+
+// empty sets the log back to where it was made.
+func (l *eventLog) empty(ctx context.Context) error {
+	const sql = "truncate outbox_event, outbox_delivery, outbox_cursor; alter sequence outbox_event_seq restart"
+	if _, err := l.pool.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("empty the log: %w", err)
 	}
 	return tidy(ctx, l.pool, "outbox_event")
 }

@@ -5,9 +5,9 @@
 // Without --database it starts a PostgreSQL of its own and stops it. The result goes to stdout, as a table or as one JSON
 // object; what is under way goes to stderr. docs/benchmarks.md says what each figure means and how to run it again.
 //
-// The files: main (commands and flags), server (PostgreSQL, and a database for each measurement), log (the events), textbook (the
-// yardstick), null (the destination that takes everything), carry (the real relay under measurement), one file for each
-// command, and report, stats and memory for the figures.
+// The files: main (commands and flags), server (PostgreSQL, and a database for each measurement), log (the events), carry
+// (the real relay under measurement), textbook (the yardstick), null and receiver (where events go), load (transactions at a
+// steady rate), one file for each command, and report, stats, memory and profile for the figures.
 package main
 
 import (
@@ -42,6 +42,10 @@ type measurement func(context.Context, *session) (*report, error)
 func commands() []command {
 	return []command{
 		{"drain", "a full log to a null destination, beside the textbook relay", drainFlags},
+		{"latency", "commit to acknowledged at a steady rate, and one event at a time", latencyFlags},
+		{"http", "PostgreSQL to a signed HTTP receiver, beside the same client alone", httpFlags},
+		{"blackhole", "what one endpoint that never answers takes from nineteen others", blackholeFlags},
+		{"enqueue", "Enqueue beside a plain INSERT in the same transaction", enqueueFlags},
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 )
@@ -98,19 +98,19 @@ func (s *session) admin(ctx context.Context, sql string, into ...any) error {
 	return conn.QueryRow(ctx, sql).Scan(into...)
 }
 
-// createDatabase makes an empty database and returns a pool on it. The pool is the caller's to close.
-func (s *session) createDatabase(ctx context.Context, purpose string) (*pgxpool.Pool, error) {
+// createDatabase makes an empty database and returns its URL.
+func (s *session) createDatabase(ctx context.Context, purpose string) (string, error) {
+	u, err := url.Parse(s.url)
+	if err != nil || u.Host == "" {
+		return "", errors.New("--database must be a URL, like postgres://user@127.0.0.1:5432/postgres")
+	}
 	name := fmt.Sprintf("pillarbox_bench_%s_%d", purpose, os.Getpid())
 	if err := s.admin(ctx, "create database "+name); err != nil {
-		return nil, fmt.Errorf("create database %s: %w (the user of --database needs the right to)", name, err)
+		return "", fmt.Errorf("create database %s: %w (the user of --database needs the right to)", name, err)
 	}
 	s.made = append(s.made, name)
-	config, err := pgxpool.ParseConfig(s.url)
-	if err != nil {
-		return nil, err
-	}
-	config.ConnConfig.Database = name
-	return pgxpool.NewWithConfig(ctx, config)
+	u.Path = "/" + name
+	return u.String(), nil
 }
 
 // say tells what is under way.
