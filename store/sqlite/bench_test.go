@@ -71,7 +71,8 @@ func BenchmarkClaim(b *testing.B) {
 			l := d.lease(b, "dest")
 			s := relay.Settlement{Position: rows}
 			for seq := range int64(rows) {
-				s.Rows = append(s.Rows, relay.Row{Seq: seq + 1, Status: relay.StatusPending, Key: fmt.Sprint(seq % int64(lanes)), OpenLane: true})
+				key := fmt.Sprint(seq % int64(lanes))
+				s.Rows = append(s.Rows, relay.Row{Seq: seq + 1, Status: relay.StatusPending, Key: key, OpenLane: true})
 			}
 			d.settle(b, l, s)
 			claimed, after := 0, int64(0)

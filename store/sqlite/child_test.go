@@ -60,7 +60,7 @@ func startChild(t testing.TB, name string, args ...string) *child {
 
 func startChildAs(t testing.TB, binary string, user *syscall.Credential, name string, args ...string) *child {
 	t.Helper()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.CommandContext(context.Background(), binary, args...) // t.Context ends before the cleanup asks what became of it
 	cmd.Env = append(os.Environ(), childEnv+"="+name)
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr
@@ -102,7 +102,7 @@ func (c *child) kill(t testing.TB) (last string) {
 	for c.lines.Scan() {
 		last = c.lines.Text()
 	}
-	c.cmd.Wait() // the error says that it was killed
+	_ = c.cmd.Wait() // the error says that it was killed
 	return last
 }
 
@@ -129,8 +129,8 @@ func childHold(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Println("held")
-	io.Copy(io.Discard, os.Stdin)
-	return tx.Rollback()
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return errors.Join(err, tx.Rollback())
 }
 
 // childProduce runs transactions of a service: each writes business rows and events, and some roll back, as a whole or to a

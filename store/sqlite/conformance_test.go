@@ -109,8 +109,8 @@ select position, gaps, in_flight_to, acquired_position, topics, lease_owner, lea
 	var gaps, topics string
 	var owner, code sql.NullString
 	var expires, failing sql.NullInt64
-	err := b.db.QueryRowContext(t.Context(), cursorSQL, destination).Scan(&row.Position, &gaps, &row.InFlightTo, &row.AcquiredPosition,
-		&topics, &owner, &row.Epoch, &expires, &row.Asleep, &row.Pause.Reason, &row.Pause.By, &failing, &code, &row.CrashCount)
+	err := b.db.QueryRowContext(t.Context(), cursorSQL, destination).Scan(&row.Position, &gaps, &row.InFlightTo,
+		&row.AcquiredPosition, &topics, &owner, &row.Epoch, &expires, &row.Asleep, &row.Pause.Reason, &row.Pause.By, &failing, &code, &row.CrashCount)
 	if err == sql.ErrNoRows {
 		return relaytest.CursorRow{}, false
 	}

@@ -16,7 +16,7 @@
 // lock at their start, so that none fails half-way because another writer came first. Who finds the lock taken waits for up
 // to Config.BusyTimeout and then gets an Error for which Temporary is true and errors.Is(err, ErrBusy); the
 // relay tries again later, and nothing was written. A service's transaction waits in the same way, so keep transactions that
-// write short, and never wait for a network in one. A settle takes about 2 µs for each of its rows.
+// write short, and never wait for a network in one. A settle takes 2 to 10 µs for each of its rows.
 //
 // # Durability
 //

@@ -149,7 +149,7 @@ func (s *Store) Close() error {
 
 // OpenDB opens the database for a service, with the same settings as Open, so that its transactions and the relay's get on with
 // each other. The file is made when it does not exist; its folder must exist. Transactions take the write lock at
-// their start, unless they are begun with sql.TxOptions{ReadOnly: true}.
+// their start, unless they are begun with sql.TxOptions{ReadOnly: true}. The pool has at most Readers + 1 connections.
 func OpenDB(ctx context.Context, c Config) (*sql.DB, error) {
 	path, err := c.validate()
 	if err != nil {

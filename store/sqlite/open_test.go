@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -157,7 +156,8 @@ func TestOpenErrors(t *testing.T) {
 		}, []string{"not a file", "path of the database file"}, nil},
 		{"a text", func(t *testing.T, path string) { write(t, path, strings.Repeat("not a database\n", 100)) },
 			[]string{"no SQLite database"}, nil},
-		{"an empty file", func(t *testing.T, path string) { write(t, path, "") }, []string{"run `pillarbox migrate`"}, schema.ErrPending},
+		{"an empty file", func(t *testing.T, path string) { write(t, path, "") },
+			[]string{"run `pillarbox migrate`"}, schema.ErrPending},
 		{"never migrated", func(t *testing.T, path string) {
 			db := openDB(t, sqlite.Config{Path: path})
 			if _, err := db.ExecContext(t.Context(), "create table business (id text)"); err != nil {
@@ -173,14 +173,12 @@ func TestOpenErrors(t *testing.T) {
 			if err := migrated(t, path).Close(); err != nil {
 				t.Fatal(err)
 			}
-			file, err := os.OpenFile(path, os.O_WRONLY, 0)
+			pages, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer file.Close()
-			if _, err := file.WriteAt([]byte(strings.Repeat("damage", 500)), 100); err != nil {
-				t.Fatal(err)
-			}
+			copy(pages[100:], strings.Repeat("damage", 500)) // behind the header of the file
+			write(t, path, string(pages))
 		}, []string{"damaged", "keep a copy"}, nil},
 		{"not yet in WAL mode, and in use", func(t *testing.T, path string) {
 			db, err := sql.Open("sqlite", path)
@@ -265,7 +263,7 @@ func TestOpenWithoutRights(t *testing.T) {
 			if err := errors.Join(os.Chmod(path, test.file), os.Chmod(folder, test.folder)); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { os.Chmod(folder, 0o777) }) // or it could not be removed
+			t.Cleanup(func() { _ = os.Chmod(folder, 0o777) }) // or it could not be removed
 			c := startChildAs(t, binary, nobody, "open", path)
 			if got := c.line(t); !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want it to say %q", got, test.want)
@@ -294,20 +292,12 @@ func openToAll(t *testing.T) (dir, binary string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := os.Open(self)
+	program, err := os.ReadFile(self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer from.Close()
 	binary = filepath.Join(dir, "test-binary")
-	to, err := os.OpenFile(binary, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(to, from); err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Close(); err != nil {
+	if err := os.WriteFile(binary, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir, binary

@@ -71,19 +71,7 @@ func TestProducersInOtherProcesses(t *testing.T) {
 	}
 	waiting.Wait()
 
-	var committed []string
-	rows, err := d.db.QueryContext(t.Context(), "select id from business")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
-		committed = append(committed, id)
-	}
+	committed := texts(t, d.db, "select id from business")
 	inOrder(t, read)
 	slices.Sort(read)
 	slices.Sort(committed)

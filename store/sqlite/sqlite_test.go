@@ -123,3 +123,24 @@ func number(t testing.TB, db *sql.DB, query string, args ...any) (n int64) {
 	}
 	return n
 }
+
+// texts returns the one column of texts that a query gives.
+func texts(t testing.TB, db *sql.DB, query string) (all []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -12,8 +12,8 @@ type wake struct {
 	listeners []chan struct{}
 }
 
-// Wake tells the relays that listen to this Store that something was committed. A service that has the relay inside calls it after
-// the commit of a transaction that enqueued events. It does not block and costs next to nothing.
+// Wake tells the relays that listen to this Store that something was committed. A service that has the relay inside calls
+// it after the commit of a transaction that enqueued events. It does not block and costs next to nothing.
 func (s *Store) Wake() {
 	s.wake.mu.Lock()
 	defer s.wake.mu.Unlock()

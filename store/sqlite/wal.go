@@ -18,8 +18,8 @@ const (
 )
 
 // wal keeps the write-ahead log from growing for ever. SQLite begins it anew when a commit finds all of it in the
-// database file and nobody reading from it; reads that overlap without a pause prevent that. A truncating checkpoint keeps writers
-// away until the readers of that moment have ended; those who come meanwhile need the database file alone.
+// database file and nobody reading from it; reads that overlap without a pause prevent that. A truncating checkpoint keeps
+// writers away until the readers of that moment have ended; those who come meanwhile need the database file alone.
 type wal struct {
 	path  string
 	limit int64
