@@ -48,7 +48,8 @@ type sent struct {
 func (a *attempt) run(ctx context.Context) relay.Outcome {
 	transport := a.client.pooled
 	var fresh, reread, uncertain bool
-	for {
+	// The transport may still be at work on what it was given, so a second send has a header of its own.
+	for ; ; a.message.header = a.message.header.Clone() {
 		s := a.send(ctx, transport)
 		switch {
 		case ctx.Err() != nil:
@@ -79,28 +80,27 @@ func (a *attempt) run(ctx context.Context) relay.Outcome {
 
 // send makes the one request and reads its answer.
 func (a *attempt) send(ctx context.Context, transport *http.Transport) sent {
-	header, err := a.d.header(&a.message, a.credentials, a.d.config.Now())
-	if err != nil {
+	if err := a.d.sign(&a.message, a.credentials, a.d.config.Now()); err != nil {
 		return sent{outcome: paused(CodeConfig, err.Error())}
 	}
 	var t trace
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answer, err := transport.RoundTrip(a.request(httptrace.WithClientTrace(ctx, t.hooks()), header))
+	answer, err := transport.RoundTrip(a.request(httptrace.WithClientTrace(ctx, t.hooks())))
 	if err != nil {
 		out := failed(ctx, err, printable(a.credentials.redact(err.Error(), a.url)), &t)
 		return sent{outcome: out, stale: t.stale(out)}
 	}
 	defer answer.Body.Close()
 	// From here on the status decides; the body may be broken, slow or endless, and the time may run out.
-	timer := time.AfterFunc(bodyTimeout, cancel)
-	defer timer.Stop()
+	if answer.Body != http.NoBody {
+		timer := time.AfterFunc(bodyTimeout, func() { answer.Body.Close() })
+		defer timer.Stop()
+	}
 	return a.read(answer)
 }
 
-func (a *attempt) request(ctx context.Context, header http.Header) *http.Request {
+func (a *attempt) request(ctx context.Context) *http.Request {
 	r := &http.Request{
-		Method: a.d.config.Method, URL: a.url, Host: a.url.Host, Header: header,
+		Method: a.d.config.Method, URL: a.url, Host: a.url.Host, Header: a.message.header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: http.NoBody,
 	}

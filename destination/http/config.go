@@ -96,6 +96,7 @@ func (c *Config) problems() (problems []error) {
 	return append(problems, c.TLS.problems()...)
 }
 
+// withDefaults returns the configuration with its defaults filled in and its URLs parsed.
 func (c Config) withDefaults() Config {
 	if c.Method == "" {
 		c.Method = http.MethodPost
@@ -111,6 +112,14 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	c.Endpoint = c.Endpoint.prepared()
+	if static, ok := c.Endpoints.(StaticEndpoints); ok {
+		prepared := make(StaticEndpoints, len(static))
+		for name, e := range static {
+			prepared[name] = e.prepared()
+		}
+		c.Endpoints = prepared
 	}
 	return c
 }

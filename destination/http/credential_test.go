@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +25,10 @@ func TestUnusableCredentials(t *testing.T) {
 	missing := filepath.Join(folder, "missing")
 	good := secretFile(t, "s3cret-good")
 	unreadable := folder // a folder cannot be read as a file
+	pipe := filepath.Join(folder, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		endpoint Endpoint
 		signing  Signing
@@ -33,6 +38,7 @@ func TestUnusableCredentials(t *testing.T) {
 		"secret empty":        {Endpoint{SecretFiles: []string{secretFile(t, "")}}, Signing{Hex: true}, "is empty"},
 		"secret blank":        {Endpoint{SecretFiles: []string{secretFile(t, " \r\n\t ")}}, Signing{Hex: true}, "is empty"},
 		"secret a folder":     {Endpoint{SecretFiles: []string{unreadable}}, Signing{Hex: true}, "mount it"},
+		"secret a pipe":       {Endpoint{SecretFiles: []string{pipe}}, Signing{Hex: true}, "is empty"},
 		"second one missing":  {Endpoint{SecretFiles: []string{good, missing}}, Signing{Hex: true}, "no such file"},
 		"secret not base64":   {Endpoint{SecretFiles: []string{good}}, Signing{Standard: true}, "base64"},
 		"secret far too long": {Endpoint{SecretFiles: []string{secretFile(t, strings.Repeat("x", 65<<10))}}, Signing{Hex: true}, "is longer"},

@@ -29,6 +29,8 @@ type Endpoint struct {
 	// Disabled holds the endpoint's deliveries back. They wait in the log.
 	Disabled bool
 
+	parsed *url.URL // of URL, when it is a good one and was parsed already
+
 	// folder, when within is set, is what the files' names are relative to and cannot leave.
 	folder string
 	within bool
@@ -62,6 +64,9 @@ func (s StaticEndpoints) Names() []string { return slices.Sorted(maps.Keys(s)) }
 
 // target returns the URL. The errors do not repeat it: an error may not hold what stands in a query or before an @.
 func (e *Endpoint) target() (*url.URL, error) {
+	if e.parsed != nil {
+		return e.parsed, nil
+	}
 	if e.URL == "" {
 		return nil, errors.New("url is empty: set it to the https:// address that takes the events")
 	}
@@ -80,6 +85,12 @@ func (e *Endpoint) target() (*url.URL, error) {
 	}
 	u.Fragment = ""
 	return u, nil
+}
+
+// prepared saves each delivery to parse the URL again.
+func (e Endpoint) prepared() Endpoint {
+	e.parsed, _ = e.target() // what is wrong with it is said where it is used
+	return e
 }
 
 // problems returns what is wrong with the endpoint as it is configured.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,44 +136,47 @@ func headerKey(name string) string {
 	return key
 }
 
-// message is what all sends of one attempt have in common.
+// message is what is sent. Its header lacks the credentials yet.
 type message struct {
-	id          string
-	body        []byte
-	contentType string
-	fixed       []field
+	id     string
+	body   []byte
+	header http.Header
 }
 
-type field struct{ key, value string }
-
 // compose makes the message of an event; what stops it is about the event and final.
-func (d *Destination) compose(e *relay.Event) (message, *relay.Outcome) {
+func (d *Destination) compose(e *relay.Event) (m message, out *relay.Outcome) {
 	if e.ID == "" || e.ID != headerValue(e.ID) {
-		return message{}, reject(CodeHeaders, "the event id "+quote(e.ID)+" cannot be sent in a header, and a receiver dedupes by it: "+
+		return m, reject(CodeHeaders, "the event id "+quote(e.ID)+" cannot be sent in a header, and a receiver dedupes by it: "+
 			"discard the event and enqueue it again with another id")
 	}
-	m := message{id: e.ID}
-	var err error
-	if m.body, m.contentType, err = d.config.Body(e); err != nil {
-		return message{}, reject(CodeBody, err.Error())
+	body, contentType, err := d.config.Body(e)
+	if err != nil {
+		return m, reject(CodeBody, err.Error())
 	}
+	var own map[string]string
 	if !d.headers.event.Omit {
-		own, err := e.HeaderMap()
-		if err != nil {
-			return message{}, reject(CodeHeaders, err.Error()+": repair the headers, then retry")
+		if own, err = e.HeaderMap(); err != nil {
+			return m, reject(CodeHeaders, err.Error()+": repair the headers, then retry")
 		}
-		m.fixed = d.headers.fromEvent(own)
 	}
-	m.fixed = append(m.fixed,
-		field{"User-Agent", d.config.UserAgent},
-		field{d.headers.idempotency, e.ID},
-		field{d.headers.id, e.ID},
-		field{d.headers.kind, headerValue(e.Type)},
-		field{d.headers.topic, headerValue(e.Topic)})
-	if len(m.body) > 0 {
-		m.fixed = append(m.fixed, field{"Content-Type", m.contentType})
+	m = message{id: e.ID, body: body, header: make(http.Header, len(own)+8)}
+	d.headers.addEvent(m.header, own)
+	set(m.header, "User-Agent", d.config.UserAgent)
+	set(m.header, d.headers.idempotency, e.ID)
+	set(m.header, d.headers.id, e.ID)
+	set(m.header, d.headers.kind, headerValue(e.Type))
+	set(m.header, d.headers.topic, headerValue(e.Topic))
+	if len(body) > 0 {
+		set(m.header, "Content-Type", contentType)
 	}
 	return m, nil
+}
+
+// set sets a header that is not left out; its key is a headerKey.
+func set(h http.Header, key, value string) {
+	if key != "" {
+		h[key] = []string{value}
+	}
 }
 
 // Payload is the default for Config.Body: the producer's bytes as they are; nothing for a tombstone.
@@ -183,54 +187,44 @@ func Payload(e *relay.Event) (body []byte, contentType string, err error) {
 	return e.Payload, "application/json", nil
 }
 
-// fromEvent makes the event's headers fit to send. Of two that come out under one name the first by name is sent.
-func (h *headers) fromEvent(own map[string]string) []field {
-	fields := make([]field, 0, len(own)+6)
-	taken := make(map[string]bool, len(own))
-	for _, name := range slices.Sorted(maps.Keys(own)) {
+// addEvent makes the event's own headers fit to send. Of two that come out under one name the first by name is sent.
+func (h *headers) addEvent(header http.Header, own map[string]string) {
+	names := make([]string, 0, len(own))
+	for name := range own {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		to, renamed := h.event.Rename[name]
 		if !renamed {
 			to = h.event.Prefix + headerName(name)
 		}
 		key := headerKey(to)
-		if to == "-" || to == "" || h.reserved[key] || taken[key] {
+		if _, taken := header[key]; taken || to == "-" || to == "" || h.reserved[key] {
 			continue
 		}
-		taken[key] = true
-		fields = append(fields, field{key, headerValue(own[name])})
+		header[key] = []string{headerValue(own[name])}
 	}
-	return fields
 }
 
-// header makes the headers of one send, signed at the given time.
-func (d *Destination) header(m *message, c credentials, at time.Time) (http.Header, error) {
-	header := make(http.Header, len(m.fixed)+5)
-	values := make([]string, 0, len(m.fixed)+5)
-	set := func(key, value string) {
-		if key != "" {
-			values = append(values, value)
-			header[key] = values[len(values)-1 : len(values) : len(values)]
-		}
-	}
-	for _, f := range m.fixed {
-		set(f.key, f.value)
-	}
+// sign puts the token and the signatures of the given time into the message's header.
+func (d *Destination) sign(m *message, c credentials, at time.Time) error {
 	if c.token != "" {
-		set("Authorization", "Bearer "+c.token)
+		set(m.header, "Authorization", "Bearer "+c.token)
 	}
 	if d.config.Signing.Hex {
-		set(d.headers.hex, webhook.SignHex(c.secrets[0], m.body))
+		set(m.header, d.headers.hex, webhook.SignHex(c.secrets[0], m.body))
 	}
 	if d.config.Signing.Standard {
 		secrets, err := c.standardSecrets()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		set(d.headers.standardID, m.id)
-		set(d.headers.standardTime, fmt.Sprint(at.Unix()))
-		set(d.headers.standardSignature, webhook.SignStandard(secrets, m.id, at, m.body))
+		set(m.header, d.headers.standardID, m.id)
+		set(m.header, d.headers.standardTime, strconv.FormatInt(at.Unix(), 10))
+		set(m.header, d.headers.standardSignature, webhook.SignStandard(secrets, m.id, at, m.body))
 	}
-	return header, nil
+	return nil
 }
 
 // isHeaderName tells whether a name is a token (RFC 9110 §5.6.2).

@@ -94,7 +94,7 @@ func (t *Table) load(ctx context.Context, unlessWithin time.Duration) error {
 	}
 	for name, e := range known {
 		e.folder, e.within = t.config.CredentialFolder, true
-		known[name] = e
+		known[name] = e.prepared()
 	}
 	t.known.Store(&known)
 	t.loaded, t.err = now, nil
