@@ -29,9 +29,9 @@
 //
 // A writer moves the WAL's pages into the database file whenever 1,000 pages have gathered (SQLite's own checkpoint), but
 // it can begin the WAL anew only at a moment when nobody reads from it. With many destinations there may be no such moment. So
-// when the WAL has grown beyond Config.MaxWAL, the store keeps writers away for up to 0.1 s, until the reads under way
-// have ended, and cuts it to nothing. A reader that keeps its snapshot for longer (a backup, a forgotten transaction) is not
-// waited for: the WAL grows until it ends, and is cut within the ten seconds after.
+// when the WAL has grown beyond Config.MaxWAL, the store keeps its own reads back for the time of one checkpoint and cuts
+// the WAL to nothing. Readers of other processes are waited for, and writers kept away, for 0.1 s. One that keeps its
+// snapshot for longer (a backup, a forgotten transaction) lets the WAL grow until it ends; it is cut within ten seconds after.
 //
 // # Clock
 //

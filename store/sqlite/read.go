@@ -35,6 +35,7 @@ select l.seq, ` + eventColumns + `
 // above every bound, which makes each gap dead when it is looked at for the first time after the settle that gave it its bound.
 // There are gaps where rows were deleted, or inserted with numbers of their own.
 func (s *Store) Read(ctx context.Context, q relay.Query) (relay.Page, error) {
+	defer s.wal.reading()()
 	p := pageReader{q: q, row: newEventRow(), now: s.now()}
 	p.page.Horizon, p.page.Now = math.MaxUint64, p.now
 	if err := p.read(ctx, s.reader); err != nil {
