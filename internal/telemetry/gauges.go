@@ -1,0 +1,99 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pillarbox-dev/pillarbox/ops"
+)
+
+// gauges are what is not counted but looked at, when somebody asks. While the database does not answer, those that come from it
+// are left out: an old number would look like a good one.
+type gauges struct {
+	config                                MetricsConfig
+	pending, oldest, quarantined, breaker *prometheus.Desc
+
+	mu     sync.Mutex
+	looked time.Time
+	status ops.Status
+	err    error
+}
+
+func newGauges(c MetricsConfig) *gauges {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	describe := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, []string{"destination"}, nil)
+	}
+	return &gauges{
+		config: c,
+		pending: describe("outbox_pending_count",
+			"Events that are not delivered yet: waiting, under way, or failed and to be tried again. Estimated above 10,000."),
+		oldest: describe("outbox_oldest_pending_age_seconds",
+			"How long the oldest of them could have been delivered."),
+		quarantined: describe("outbox_quarantined_count",
+			"Deliveries that wait for an operator. Counted up to 100,000."),
+		breaker: describe("outbox_breaker_open",
+			"Endpoints that this relay leaves alone because they are down or paused."),
+	}
+}
+
+func (g *gauges) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{g.pending, g.oldest, g.quarantined, g.breaker} {
+		out <- d
+	}
+}
+
+func (g *gauges) Collect(out chan<- prometheus.Metric) {
+	known := map[string]bool{}
+	for _, name := range g.config.Destinations {
+		known[name] = true
+	}
+	gauge := func(d *prometheus.Desc, value float64, name string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, name)
+	}
+	open := map[string]int{}
+	for _, unit := range g.config.Units() {
+		for _, e := range unit.Endpoints {
+			if e.State == "open" || e.State == "paused" || e.State == "probing" {
+				open[unit.Destination]++
+			}
+		}
+	}
+	for name := range known {
+		gauge(g.breaker, float64(open[name]), name)
+	}
+	status, err := g.look()
+	if err != nil {
+		return
+	}
+	for _, d := range status.Destinations {
+		if known[d.Destination] {
+			gauge(g.pending, float64(d.Pending.N+d.Failed.N), d.Destination)
+			gauge(g.oldest, time.Duration(d.OldestPendingAge).Seconds(), d.Destination)
+			gauge(g.quarantined, float64(d.Quarantined.N), d.Destination)
+		}
+	}
+}
+
+// look asks the database, or returns what it said within the last StatusEvery. Scrapes that come together wait for one answer.
+func (g *gauges) look() (ops.Status, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.looked.IsZero() && time.Since(g.looked) < StatusEvery {
+		return g.status, g.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), StatusTimeout)
+	defer cancel()
+	g.status, g.err = g.config.Status(ctx)
+	g.looked = time.Now()
+	if g.err != nil {
+		g.config.Logger.Warn("the gauges cannot be read and are left out", "error", g.err)
+	}
+	return g.status, g.err
+}
