@@ -134,7 +134,7 @@ func (t *tenure) wantSettle(now time.Time) bool {
 	if t.retry != nil || a.wanted || t.stopping && (a.count > 0 || len(a.Rows) > 0) {
 		return true
 	}
-	if t.cursor.Next() > t.reserved {
+	if !t.stopping && t.cursor.Next() > t.reserved {
 		return true // reserve ahead
 	}
 	if a.count+len(a.Rows) >= settleCount {
