@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,11 +15,11 @@ import (
 // slowSettles is a store whose settles take a while.
 type slowSettles struct {
 	*relaytest.Memory
-	settles int
+	settles atomic.Int64
 }
 
 func (s *slowSettles) Settle(ctx context.Context, l relay.LeaseID, settlement relay.Settlement) (relay.Settled, error) {
-	s.settles++
+	s.settles.Add(1)
 	time.Sleep(5 * time.Millisecond)
 	return s.Memory.Settle(ctx, l, settlement)
 }
@@ -41,14 +42,14 @@ func TestRelayStopsAtOnceWithEventsReadAhead(t *testing.T) {
 		go func() { done <- r.Run(ctx) }()
 		h.wait(500 * time.Millisecond)
 		cancel()
-		stopped, before := time.Now(), store.settles
+		stopped, before := time.Now(), store.settles.Load()
 		if err := <-done; err != nil {
 			h.t.Error(err)
 		}
 		if took := time.Since(stopped); took > time.Second {
 			h.t.Errorf("a clean stop took %v, want no more than what was under way", took)
 		}
-		if n := store.settles - before; n > 3 {
+		if n := store.settles.Load() - before; n > 3 {
 			h.t.Errorf("a clean stop made %d settles", n)
 		}
 		c, _ := h.store.Cursor("d")
