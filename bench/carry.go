@@ -49,7 +49,7 @@ type carried struct {
 
 // carry runs the real relay with one destination over the log until n deliveries are settled, and stops it cleanly. The clock
 // runs from before the lease is taken to the settle that reached n.
-func carry(ctx context.Context, l *eventLog, config relay.DestinationConfig, n int) (c carried, err error) {
+func (s *session) carry(ctx context.Context, l *eventLog, config relay.DestinationConfig, n int) (c carried, err error) {
 	store, err := postgres.Open(ctx, postgres.Config{URL: l.url})
 	if err != nil {
 		return c, err
@@ -60,7 +60,7 @@ func carry(ctx context.Context, l *eventLog, config relay.DestinationConfig, n i
 	if err != nil {
 		return c, err
 	}
-	walBefore, err := walPosition(ctx, l.pool)
+	meter, err := s.startMeter(ctx, l.pool)
 	if err != nil {
 		return c, err
 	}
@@ -69,18 +69,15 @@ func carry(ctx context.Context, l *eventLog, config relay.DestinationConfig, n i
 		return c, err
 	}
 	start := time.Now()
-	err = runUntil(ctx, r, settled)
-	peaks, watchErr := watch.finish()
-	if err := errors.Join(err, watchErr); err != nil {
+	runErr := s.profiled(func() error { return runUntil(ctx, r, settled) })
+	c.peaks, err = watch.finish()
+	if err := errors.Join(runErr, err); err != nil {
 		return c, err
 	}
-	walAfter, err := walPosition(ctx, l.pool)
-	if err != nil {
-		return c, err
-	}
-	// What was settled between the n-th and the stop has written WAL too.
-	d := drained{events: n, seconds: settled.at.Sub(start).Seconds(), walBytes: (walAfter - walBefore) * int64(n) / settled.got.Load()}
-	return carried{d, peaks}, nil
+	c.seconds, c.events = settled.at.Sub(start).Seconds(), n
+	c.settled = int(settled.got.Load()) // what was settled between the n-th and the stop has cost something too
+	c.spent, err = meter.stop(ctx)
+	return c, err
 }
 
 func newRelay(store relay.Store, d relay.DestinationConfig, o relay.Observer) (*relay.Relay, error) {

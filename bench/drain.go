@@ -11,15 +11,21 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-// drained is what a drain took.
+// drained is what a drain took: the time for so many events, and what was spent on all that were settled before it stopped.
 type drained struct {
-	events   int
-	seconds  float64
-	walBytes int64
+	events  int
+	seconds float64
+	settled int
+	spent
 }
 
 func (d drained) perSecond() float64   { return float64(d.events) / d.seconds }
-func (d drained) walPerEvent() float64 { return float64(d.walBytes) / float64(d.events) }
+func (d drained) walPerEvent() float64 { return float64(d.walBytes) / float64(d.settled) }
+
+// cpuPerEvent is in microseconds.
+func (d drained) cpuPerEvent() float64 {
+	return float64((d.cpu.own + d.cpu.server).Microseconds()) / float64(d.settled)
+}
 
 // drain measures how fast a full log goes to a destination that takes everything at once.
 type drain struct {
@@ -74,6 +80,7 @@ func (d *drain) round(ctx context.Context, s *session, log, pending *eventLog) e
 		return err
 	}
 	d.report.add("wal_bytes_per_event", plain.walPerEvent())
+	d.report.add("relay_cpu_us_per_event", float64(plain.cpu.own.Microseconds())/float64(plain.settled))
 	d.report.add("relay_peak_heap_mb", megabytes(plain.heap))
 	d.report.add("relay_peak_rss_mb", megabytes(plain.resident))
 	if _, err := d.pillarbox(ctx, s, log, "pillarbox_no_ledger", relay.DestinationConfig{NoLedger: true}); err != nil {
@@ -85,6 +92,9 @@ func (d *drain) round(ctx context.Context, s *session, log, pending *eventLog) e
 			return err
 		}
 		d.report.add(t.ratio, plain.perSecond()/peer.perSecond())
+		if s.serverPID != 0 {
+			d.report.add("cpu_"+t.ratio, peer.cpuPerEvent()/plain.cpuPerEvent())
+		}
 	}
 	if pending != nil {
 		full, err := d.pillarbox(ctx, s, pending, "pending", relay.DestinationConfig{})
@@ -114,19 +124,14 @@ func (d *drain) pillarbox(ctx context.Context, s *session, l *eventLog, name str
 		return carried{}, err
 	}
 	c.Destination = &null{batch: d.batch}
-	var result carried
-	err := s.profiled(func() (err error) {
-		result, err = carry(ctx, l, c, d.events)
-		return err
-	})
+	result, err := s.carry(ctx, l, c, d.events)
 	if err != nil {
 		return result, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := l.expectSettled(ctx, d.events, !c.NoLedger); err != nil {
 		return result, fmt.Errorf("%s: %w", name, err)
 	}
-	d.report.add(name+"_per_s", result.perSecond())
-	s.say("%s: %s events/s", name, formatNumber(result.perSecond()))
+	d.reportRate(s, name, result.drained)
 	return result, nil
 }
 
@@ -135,14 +140,23 @@ func (d *drain) textbook(ctx context.Context, s *session, pool *pgxpool.Pool, t 
 	if err := t.prepare(ctx, pool, d.textbookEvents); err != nil {
 		return drained{}, err
 	}
-	result, err := t.drain(ctx, pool, &null{batch: textbookBatch}, d.textbookEvents)
+	result, err := t.drain(ctx, s, pool, &null{batch: textbookBatch}, d.textbookEvents)
 	if err != nil {
 		return result, err
 	}
-	d.report.add(t.name+"_per_s", result.perSecond())
+	d.reportRate(s, t.name, result)
 	d.report.add(t.name+"_wal_bytes_per_event", result.walPerEvent())
-	s.say("%s: %s events/s", t.name, formatNumber(result.perSecond()))
 	return result, t.drop(ctx, pool)
+}
+
+// reportRate reports the rate, and the processor time of this process and of the server, which other work on the machine
+// disturbs less.
+func (d *drain) reportRate(s *session, name string, result drained) {
+	s.say("%s: %s events/s", name, formatNumber(result.perSecond()))
+	d.report.add(name+"_per_s", result.perSecond())
+	if s.serverPID != 0 {
+		d.report.add(name+"_cpu_us_per_event", result.cpuPerEvent())
+	}
 }
 
 func (d *drain) conclude() {

@@ -67,12 +67,8 @@ func (h *overHTTP) round(ctx context.Context, s *session, log *eventLog, r *rece
 		return err
 	}
 	defer destination.Close()
-	var relayed carried
-	err = s.profiled(func() (err error) {
-		c := relay.DestinationConfig{Destination: destination, Concurrency: h.concurrency}
-		relayed, err = carry(ctx, log, c, h.events)
-		return err
-	})
+	c := relay.DestinationConfig{Destination: destination, Concurrency: h.concurrency}
+	relayed, err := s.carry(ctx, log, c, h.events)
 	if err != nil {
 		return err
 	}

@@ -196,13 +196,3 @@ func tidy(ctx context.Context, pool *pgxpool.Pool, table string) error {
 	}
 	return nil
 }
-
-// walPosition is how much WAL the server has written, in bytes.
-func walPosition(ctx context.Context, pool *pgxpool.Pool) (int64, error) {
-	var at int64
-	err := pool.QueryRow(ctx, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").Scan(&at)
-	if err != nil {
-		return 0, fmt.Errorf("read the WAL position: %w", err)
-	}
-	return at, nil
-}

@@ -46,12 +46,13 @@ func (o *sessionOptions) register(flags *flag.FlagSet) {
 // session is one run of the program: a server, and databases that are made for the occasion.
 type session struct {
 	sessionOptions
-	url     string
-	stop    func() error
-	made    []string // databases to drop
-	version string
-	stderr  io.Writer
-	started time.Time
+	url       string
+	stop      func() error // nil: the server is somebody else's
+	serverPID int          // 0: likewise
+	made      []string     // databases to drop
+	version   string
+	stderr    io.Writer
+	started   time.Time
 }
 
 func openSession(ctx context.Context, opts sessionOptions, stderr io.Writer) (*session, error) {
@@ -64,7 +65,7 @@ func openSession(ctx context.Context, opts sessionOptions, stderr io.Writer) (*s
 		if err != nil {
 			return nil, err
 		}
-		s.url, s.stop = server.URL("postgres"), server.Stop
+		s.url, s.stop, s.serverPID = server.URL("postgres"), server.Stop, server.PID()
 	}
 	if err := s.admin(ctx, "show server_version", &s.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to PostgreSQL: %w (see --database)", err), s.close())

@@ -127,33 +127,27 @@ func (t textbook) drop(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 // drain publishes all that is there to the destination, with one worker, and checks that n events are marked.
-func (t textbook) drain(ctx context.Context, pool *pgxpool.Pool, to relay.Destination, n int) (drained, error) {
-	var d drained
+func (t textbook) drain(ctx context.Context, s *session, pool *pgxpool.Pool, to relay.Destination, n int) (drained, error) {
+	d := drained{events: n, settled: n}
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return d, err
 	}
 	defer conn.Release()
-	wal, err := walPosition(ctx, pool)
+	meter, err := s.startMeter(ctx, pool)
 	if err != nil {
 		return d, err
 	}
 	start := time.Now()
-	for {
-		claimed, err := t.work(ctx, conn.Conn(), to)
-		if err != nil {
+	for claimed := 1; claimed > 0; {
+		if claimed, err = t.work(ctx, conn.Conn(), to); err != nil {
 			return d, fmt.Errorf("%s: %w", t.name, err)
-		}
-		if claimed == 0 {
-			break
 		}
 	}
 	d.seconds = time.Since(start).Seconds()
-	walAfter, err := walPosition(ctx, pool)
-	if err != nil {
+	if d.spent, err = meter.stop(ctx); err != nil {
 		return d, err
 	}
-	d.events, d.walBytes = n, walAfter-wal
 	return d, expect(ctx, pool, n, "events are marked PUBLISHED",
 		"select count(*) from textbook_outbox where status = 'PUBLISHED' and published_at is not null")
 }
