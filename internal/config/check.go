@@ -50,9 +50,22 @@ func (d *decoder) checkDatabase(db Database) {
 	if err := schema.CheckName(dialect, db.SchemaName()); err != nil && !d.failed("database.schema") {
 		d.wrong("database.schema", "database.schema: "+err.Error(), "")
 	}
+	if db.PasswordFile != "" {
+		d.checkPasswordFile(db)
+	}
+}
+
+func (d *decoder) checkPasswordFile(db Database) {
 	parsed, err := url.Parse(db.URL.Reveal())
-	if _, has := parsed.User.Password(); err == nil && has && db.PasswordFile != "" {
+	if err != nil {
+		return // decodeNode has seen to it
+	}
+	if _, has := parsed.User.Password(); has {
 		d.wrong("database.password_file", "there is a password in database.url and in database.password_file", "keep one of them")
+	}
+	if parsed.User.Username() == "" {
+		d.wrong("database.url", "database.url names no user, whose password database.password_file would be",
+			"write postgres://user@host/database")
 	}
 }
 
@@ -116,7 +129,7 @@ func (d *decoder) checkRelay(c *Config, name string) {
 	if err == nil {
 		return
 	}
-	for _, problem := range each(err) {
+	for _, problem := range Each(err) {
 		path, text := "relay", strings.TrimPrefix(problem.Error(), "relay: ")
 		if inner := errors.Unwrap(problem); inner != nil {
 			path, text = "destinations."+name, inner.Error()

@@ -172,7 +172,7 @@ func (d *decoder) structure(n *yaml.Node, path string, into reflect.Value) {
 		field, known := fields[name]
 		if !known {
 			d.problem(entry.key, path, fmt.Sprintf("unknown key %q%s", shorten(name), inside(path)),
-				didYouMean(name, slices.Sorted(maps.Keys(fields))))
+				DidYouMean(name, slices.Sorted(maps.Keys(fields))))
 			continue
 		}
 		given[name] = true

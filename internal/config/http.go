@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -246,7 +245,7 @@ func (d *decoder) checkDestinationItself(path string, h *HTTP) {
 	if err == nil {
 		return
 	}
-	for _, problem := range each(err) {
+	for _, problem := range Each(err) {
 		text := settings.Replace(problem.Error())
 		words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ':' })
 		at := join(path, words[0])
@@ -269,12 +268,3 @@ var settings = strings.NewReplacer(
 	"there is a secret, but nothing is signed: add signature.scheme, or take signature.secret_file out",
 	"signing.hex_header", "signature.header", "signing.standard_prefix", "signature.prefix",
 )
-
-// each returns the errors that were joined into one.
-func each(err error) []error {
-	var all interface{ Unwrap() []error }
-	if errors.As(err, &all) {
-		return all.Unwrap()
-	}
-	return []error{err}
-}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,6 +54,23 @@ func (p Problems) Unwrap() []error {
 	return all
 }
 
+// Each returns the errors that were joined into one by errors.Join, or the one.
+func Each(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	parts := joined.Unwrap()
+	if err.Error() != errors.Join(parts...).Error() {
+		return []error{err} // it says more than its parts: fmt.Errorf with several %w
+	}
+	var all []error
+	for _, part := range parts {
+		all = append(all, Each(part)...)
+	}
+	return all
+}
+
 // sorted returns the problems in the order of the file, without repetition.
 func (p Problems) sorted() Problems {
 	slices.SortStableFunc(p, func(a, b Problem) int {
@@ -64,8 +82,8 @@ func (p Problems) sorted() Problems {
 	return slices.Compact(p)
 }
 
-// didYouMean is the hint for a word that is not among the known ones: the nearest of them if one is near, else all.
-func didYouMean(word string, known []string) string {
+// DidYouMean is the hint for a word that is not among the known ones: the nearest of them if one is near, else all.
+func DidYouMean(word string, known []string) string {
 	best, distance := "", len(word)/3+2
 	for _, k := range known {
 		if d := editDistance(strings.ToLower(word), k); d < distance {

@@ -165,6 +165,9 @@ func TestProblems(t *testing.T) {
 				`f.yaml:1:77: database.max_connections is 1: a destination reads while it settles: give at least 2`}},
 		"two passwords": {"database: {url: \"postgres://app:${SECRET}@localhost/app\", password_file: /run/pw}\n" + dest, []string{
 			`f.yaml:1:74: there is a password in database.url and in database.password_file: keep one of them`}},
+		"a password of nobody": {"database: {url: postgres://localhost/app, password_file: /run/pw}\n" + dest, []string{
+			`f.yaml:1:17: database.url names no user, whose password database.password_file would be: ` +
+				`write postgres://user@host/database`}},
 		"no port": {db + dest + "listen: localhost\n", []string{
 			`f.yaml:3:9: listen "localhost" is no address with a port: write 127.0.0.1:9470`}},
 		"for everybody": {db + dest + "listen: 0.0.0.0:9470\n", []string{

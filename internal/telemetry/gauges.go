@@ -1,14 +1,9 @@
 package telemetry
 
 import (
-	"context"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/pillarbox-dev/pillarbox/ops"
 )
 
 // gauges are what is not counted but looked at, when somebody asks. While the database does not answer, those that come from it
@@ -16,17 +11,9 @@ import (
 type gauges struct {
 	config                                MetricsConfig
 	pending, oldest, quarantined, breaker *prometheus.Desc
-
-	mu     sync.Mutex
-	looked time.Time
-	status ops.Status
-	err    error
 }
 
 func newGauges(c MetricsConfig) *gauges {
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"destination"}, nil)
 	}
@@ -68,7 +55,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	for name := range known {
 		gauge(g.breaker, float64(open[name]), name)
 	}
-	status, err := g.look()
+	status, err := g.config.Status.Get()
 	if err != nil {
 		return
 	}
@@ -79,21 +66,4 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 			gauge(g.quarantined, float64(d.Quarantined.N), d.Destination)
 		}
 	}
-}
-
-// look asks the database, or returns what it said within the last StatusEvery. Scrapes that come together wait for one answer.
-func (g *gauges) look() (ops.Status, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.looked.IsZero() && time.Since(g.looked) < StatusEvery {
-		return g.status, g.err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), StatusTimeout)
-	defer cancel()
-	g.status, g.err = g.config.Status(ctx)
-	g.looked = time.Now()
-	if g.err != nil {
-		g.config.Logger.Warn("the gauges cannot be read and are left out", "error", g.err)
-	}
-	return g.status, g.err
 }

@@ -1,40 +1,29 @@
 package telemetry
 
 import (
-	"context"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pillarbox-dev/pillarbox/ops"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // OtherCode is the label of a code that is not known.
 const OtherCode = "OTHER"
 
-// MetricsConfig is what Metrics are made of. All fields but Logger are required.
+// MetricsConfig is what Metrics are made of. All fields are required.
 type MetricsConfig struct {
 	// Destinations are the values of the label destination.
 	Destinations []string
 	// Codes are the values of the label code, besides HTTP_100 to HTTP_599 and the relay's own.
 	Codes []string
-	// Status looks at the outbox, for the gauges. It is called at most once in StatusEvery, and given StatusTimeout.
-	Status func(context.Context) (ops.Status, error)
+	// Status looks at the outbox, for the gauges.
+	Status *StatusCache
 	// Units are the relay's, for the breakers.
 	Units func() []relay.UnitStatus
-	// Logger gets the errors of Status. Default: slog.Default().
-	Logger *slog.Logger
 }
-
-// How often the database is asked for the gauges, however often they are scraped, and for how long it may think.
-const (
-	StatusEvery   = 5 * time.Second
-	StatusTimeout = 2 * time.Second
-)
 
 // Metrics count what a relay does. They are a relay.Observer and a prometheus.Collector.
 type Metrics struct {

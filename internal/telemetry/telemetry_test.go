@@ -49,12 +49,11 @@ func newMetrics(status func(context.Context) (ops.Status, error)) *Metrics {
 	return NewMetrics(MetricsConfig{
 		Destinations: []string{"a", "b"},
 		Codes:        []string{"TIMEOUT", "REJECTED_BALANCE"},
-		Status:       status,
+		Status:       NewStatusCache(status, slog.New(slog.DiscardHandler)),
 		Units: func() []relay.UnitStatus {
 			return []relay.UnitStatus{{Destination: "a", Endpoints: []relay.EndpointStatus{
 				{State: "open"}, {State: "paused"}, {State: "draining"}}}}
 		},
-		Logger: slog.New(slog.DiscardHandler),
 	})
 }
 

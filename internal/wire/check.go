@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pillarbox-dev/pillarbox/internal/config"
+	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+// checkTimeout bounds the look at one part.
+const checkTimeout = 15 * time.Second
+
+// Finding is what a check of one part has found.
+type Finding struct {
+	// Part is "database" or "destination NAME".
+	Part string
+	// About says what was looked at.
+	About string
+	// Problems are what is wrong, each with a hint; none: it works.
+	Problems []error
+}
+
+// Check connects to everything that a configuration names. Nothing is delivered and nothing is changed. What hangs on a part that
+// does not work is looked at as far as it goes, so that all problems come at once.
+func Check(ctx context.Context, c *config.Config) []Finding {
+	db, database := checkDatabase(ctx, c)
+	if db != nil {
+		defer db.Close()
+	}
+	names := c.Names()
+	findings := make([]Finding, 1+len(names))
+	findings[0] = database
+	var checking sync.WaitGroup
+	for i, name := range names {
+		checking.Go(func() { findings[1+i] = checkDestination(ctx, c, name, db) })
+	}
+	checking.Wait()
+	return findings
+}
+
+// checkDatabase opens the database as run would. The pool that it returns is nil when there is no connection.
+func checkDatabase(ctx context.Context, c *config.Config) (*sql.DB, Finding) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	f := Finding{Part: "database", About: c.Database.URL.String()}
+	if name := c.Database.SchemaName(); name != "" {
+		f.About += ", schema " + name
+	}
+	_, closeStore, err := OpenStore(ctx, c.Database)
+	if err != nil {
+		f.Problems = config.Each(err)
+	} else {
+		closeStore()
+	}
+	db, err := OpenDB(ctx, c.Database, false)
+	if err != nil {
+		if len(f.Problems) == 0 {
+			f.Problems = config.Each(err)
+		}
+		return nil, f
+	}
+	if len(f.Problems) == 0 {
+		if err := checkStatus(ctx, c, db); err != nil {
+			f.Problems = append(f.Problems, err)
+		}
+	}
+	return db, f
+}
+
+// checkStatus tries what /metrics and status need.
+func checkStatus(ctx context.Context, c *config.Config, db *sql.DB) error {
+	o, err := ops.New(db, c.Database.Dialect(), c.Database.SchemaName())
+	if err == nil {
+		_, err = o.Status(ctx)
+	}
+	return err
+}
+
+func checkDestination(ctx context.Context, c *config.Config, name string, db *sql.DB) Finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	f := Finding{Part: "destination " + name}
+	if h := c.Destinations[name].HTTP; h != nil {
+		f.About = aboutHTTP(h)
+		if h.EndpointTable && db == nil {
+			f.Problems = []error{errors.New("its endpoints are in the database, which is not there: mend that first")}
+			return f
+		}
+	}
+	made, err := newTarget(c, name, db)
+	if err != nil {
+		f.Problems = config.Each(err)
+		return f
+	}
+	defer made.close()
+	if checker, ok := made.Destination.(relay.Checker); ok {
+		f.Problems = checker.Check(ctx)
+	}
+	return f
+}
+
+func aboutHTTP(h *config.HTTP) string {
+	switch {
+	case h.EndpointTable:
+		return "http, endpoints in the table outbox_endpoint"
+	case len(h.Endpoints) > 0:
+		return fmt.Sprintf("http, %d endpoints", len(h.Endpoints))
+	}
+	return "http, " + h.URL.String()
+}

@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+
+	"github.com/pillarbox-dev/pillarbox/destination/http"
+	"github.com/pillarbox-dev/pillarbox/internal/config"
+	"github.com/pillarbox-dev/pillarbox/outbox/schema"
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+// target is a destination that was put together, with what has to run beside it.
+type target struct {
+	relay.Destination
+	name  string
+	codes []string // that its outcomes may have
+	run   func(context.Context, *slog.Logger)
+	close func()
+}
+
+// newTarget makes the destination of one name. The database is asked for endpoints when it has some; not before run or Check.
+func newTarget(c *config.Config, name string, db *sql.DB) (*target, error) {
+	destination := c.Destinations[name]
+	switch {
+	case destination.HTTP != nil:
+		return newHTTP(c.Database, name, destination.HTTP, db)
+	}
+	return nil, fmt.Errorf("destination %s says nothing about where it goes: add http: {url: …}", name)
+}
+
+func newHTTP(d config.Database, name string, h *config.HTTP, db *sql.DB) (*target, error) {
+	settings := h.Config()
+	t := &target{name: name, run: func(context.Context, *slog.Logger) {}}
+	if h.EndpointTable {
+		query := http.SQLiteEndpoints()
+		if d.Dialect() == schema.Postgres {
+			query = http.PostgresEndpoints(d.SchemaName())
+		}
+		table := http.NewTable(http.TableConfig{
+			Load: http.LoadTable(db.QueryContext, query, name), CredentialFolder: h.CredentialFolder,
+		})
+		settings.Endpoints = table
+		t.run = func(ctx context.Context, log *slog.Logger) {
+			table.Run(ctx, func(err error) { log.Warn("endpoints are not up to date", "destination", name, "error", err) })
+		}
+	}
+	made, err := http.New(settings)
+	if err != nil {
+		return nil, fmt.Errorf("destination %s: %w", name, err)
+	}
+	t.Destination, t.close = made, made.Close
+	t.codes = append(h.Codes(), httpCodes()...)
+	return t, nil
+}
+
+// httpCodes are the codes of destination/http, besides HTTP_nnn.
+func httpCodes() []string {
+	return []string{
+		http.CodeProtocol, http.CodeMoved, http.CodeRedirect, http.CodeUnauthorized, http.CodeForbidden, http.CodeEgress,
+		http.CodeGone, http.CodeRateLimited, http.CodeOverloaded,
+		http.CodeTimeout, http.CodeDial, http.CodeDNS, http.CodeTLS, http.CodeReset, http.CodeConfig, http.CodePolicy,
+		http.CodeCancelled, http.CodeNoTarget, http.CodeHeaders, http.CodeBody,
+	}
+}
