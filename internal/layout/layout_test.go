@@ -36,8 +36,10 @@ var rules = []rule{
 	{"dashboard", []string{"ops", "relay", "outbox"}, false},
 	// Within cmd: config knows the destinations' settings, wire alone knows everything.
 	{"internal/config", []string{"destination", "envelope", "contract", "ops", "relay", "outbox"}, false},
-	{"internal/wire", []string{"internal/config", "dashboard", "ops", "destination", "store", "envelope", "contract", "relay", "outbox"}, false},
-	{"internal/cli", []string{"internal/config", "internal/wire", "dashboard", "ops", "envelope", "contract", "relay", "outbox"}, false},
+	{"internal/telemetry", []string{"ops", "relay"}, false},
+	{"internal/demo", []string{"store", "destination/http", "relay", "outbox"}, false},
+	{"internal/wire", []string{"internal/config", "internal/telemetry", "dashboard", "ops", "destination", "store", "envelope", "contract", "relay", "outbox"}, false},
+	{"internal/cli", []string{"internal/config", "internal/wire", "internal/demo", "dashboard", "ops", "envelope", "contract", "relay", "outbox"}, false},
 	{"cmd", []string{"internal/cli"}, false},
 	// Beside the arrow: nothing imports these but tests, benchmarks and examples.
 	{"internal", nil, false},
