@@ -141,13 +141,26 @@ func (t *tenure) park(d *delivery) {
 			t.board.hold(d.lane, false)
 		}
 	}
-	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != ""})
+	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != "", ErrorCode: t.takenOver(d)})
+}
+
+// takenOver returns the error code of a row that is written without an attempt: it keeps in mind, over claims and owners,
+// that a former owner may have sent the delivery. One that was read from the log is counted here: start will not.
+func (t *tenure) takenOver(d *delivery) string {
+	if !d.PossibleDuplicate {
+		return ""
+	}
+	if !d.claimed {
+		t.observer.Noticed(t.Name, Notice{Kind: NoticePossibleDuplicate, Endpoint: d.Endpoint, Count: 1})
+	}
+	return CodeTakeover
 }
 
 // postpone writes a delivery down that is not available yet. Its lane waits for it.
 func (t *tenure) postpone(d *delivery) {
 	t.due(d.AvailableIn)
-	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != "", Due: true, NextIn: d.AvailableIn})
+	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != "", Due: true, NextIn: d.AvailableIn,
+		ErrorCode: t.takenOver(d)})
 	if d.lane = t.board.lane(d.endpoint, d.Key); d.lane != nil {
 		t.board.hold(d.lane, true)
 	}

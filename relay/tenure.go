@@ -255,7 +255,7 @@ func (t *tenure) putBack() {
 				if d.before > 0 {
 					status = StatusFailed
 				}
-				t.gather(d, Row{Status: status, Attempts: d.before, Due: true, OpenLane: d.Key != ""})
+				t.gather(d, Row{Status: status, Attempts: d.before, Due: true, OpenLane: d.Key != "", ErrorCode: t.takenOver(d)})
 			}
 		}
 	}
