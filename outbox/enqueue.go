@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -62,34 +63,97 @@ func affordable(events []Event) int {
 	return len(events)
 }
 
+// insert writes events with one statement and marks what was there already.
 func (o *Outbox) insert(ctx context.Context, t transaction, events []Event, results []Result, trace []header) error {
-	args := make([]any, 0, len(events)*rowParameters)
+	wide := false
 	for i := range events {
-		args = o.appendRow(args, &events[i], results[i].ID, trace)
+		e := &events[i]
+		wide = wide || e.PayloadBytes != nil || e.DedupKey != "" || !e.AvailableAt.IsZero()
 	}
-	written, err := t.texts(ctx, o.statements[len(events)], args)
-	if err != nil || len(written) == len(events) {
+	query, parameters := o.statements.narrow[len(events)], narrowParameters
+	if wide {
+		query, parameters = o.statements.wide[len(events)], wideParameters
+	}
+	args := make([]any, 0, len(events)*parameters)
+	for i := range events {
+		args = o.appendNarrow(args, &events[i], results[i].ID, trace)
+		if wide {
+			args = o.appendWide(args, &events[i])
+		}
+	}
+	duplicates, err := write(ctx, t, query, args, results)
+	if err != nil || !duplicates || !wide || o.dialect == SQLite {
 		return err
 	}
-	// Some were there already. Of two with the same id in this call the first was written.
+	return o.verify(ctx, t, events, results)
+}
+
+// write runs the INSERT and tells whether it found duplicates.
+func write(ctx context.Context, t transaction, query string, args []any, results []Result) (bool, error) {
+	if len(results) == 1 {
+		written, err := t.insertOne(ctx, query, args)
+		results[0].Duplicate = !written
+		return !written, err
+	}
+	written, err := t.texts(ctx, query, args)
+	if err != nil || len(written) == len(results) {
+		return false, err
+	}
 	open := make(map[string]bool, len(written))
 	for _, id := range written {
 		open[id] = true
 	}
-	for i := range results {
+	for i := range results { // of two with the same id the first was written
 		results[i].Duplicate = !open[results[i].ID]
 		delete(open, results[i].ID)
+	}
+	return true, nil
+}
+
+// verify makes sure that each duplicate has its twin in the log, by id or key. One that has none was passed over for its number:
+// the sequence stands below the log. That must not be taken for a success.
+func (o *Outbox) verify(ctx context.Context, t transaction, events []Event, results []Result) error {
+	ids, keys := []string{}, []string{}
+	for i, r := range results {
+		if r.Duplicate {
+			ids, keys = append(ids, r.ID), append(keys, events[i].DedupKey)
+		}
+	}
+	idsJSON, idsErr := json.Marshal(ids)
+	keysJSON, keysErr := json.Marshal(keys)
+	if err := errors.Join(idsErr, keysErr); err != nil {
+		return err
+	}
+	present, err := t.texts(ctx, o.statements.present, []any{string(idsJSON), string(keysJSON)})
+	if err != nil {
+		return fmt.Errorf("look for the twins of duplicates: %w", err)
+	}
+	known := make(map[string]bool, len(present))
+	for _, text := range present {
+		known[text] = true
+	}
+	for i, id := range ids {
+		if !known["id "+id] && !known["key "+keys[i]] {
+			return fmt.Errorf("event %s was not written, and it is no duplicate%s", id, sequenceBehind)
+		}
 	}
 	return nil
 }
 
-// appendRow appends the parameters of a row in the order of insertColumns. Only types that every driver takes: text, int64,
-// []byte, time and nil.
-func (o *Outbox) appendRow(args []any, e *Event, id string, trace []header) []any {
-	var payload, payloadBytes, dedupKey, availableAt any
+// appendNarrow appends the parameters that each row has, in the order of insertNarrow. Only types that every driver takes: text,
+// int64, []byte, time and nil.
+func (o *Outbox) appendNarrow(args []any, e *Event, id string, trace []header) []any {
+	var payload any
 	if e.Payload != nil {
 		payload = string(e.Payload)
 	}
+	return append(args, id, e.Topic, e.Key, e.AggregateType, e.AggregateID, e.AggregateVersion, e.Type,
+		int64(max(e.Version, 1)), e.SchemaRef, payload, o.headersJSON(e.Headers, trace))
+}
+
+// appendWide appends the rest.
+func (o *Outbox) appendWide(args []any, e *Event) []any {
+	var payloadBytes, dedupKey, availableAt any
 	if e.PayloadBytes != nil {
 		payloadBytes = e.PayloadBytes
 	}
@@ -102,8 +166,7 @@ func (o *Outbox) appendRow(args []any, e *Event, id string, trace []header) []an
 			availableAt = e.AvailableAt.UnixMicro()
 		}
 	}
-	return append(args, id, e.Topic, e.Key, e.AggregateType, e.AggregateID, e.AggregateVersion, e.Type,
-		int64(max(e.Version, 1)), e.SchemaRef, payload, payloadBytes, o.headersJSON(e.Headers, trace), dedupKey, availableAt)
+	return append(args, payloadBytes, dedupKey, availableAt)
 }
 
 // numbered says which events of a call a statement had, for errors.
@@ -130,6 +193,8 @@ func hint(err error) string {
 		return missingTables
 	case "42501": // insufficient_privilege
 		return ": `pillarbox migrate --print-roles` prints what the service's role needs"
+	case "23505": // unique_violation: of seq, the only key that on conflict does not pass over
+		return sequenceBehind
 	case "25P02": // in_failed_sql_transaction
 		return ": an earlier statement of this transaction has failed: roll back and look at its error"
 	case "40001", "40P01": // serialization_failure, deadlock_detected
@@ -138,4 +203,8 @@ func hint(err error) string {
 	return ""
 }
 
-const missingTables = ": are the tables there, in the schema of Options.Schema? `pillarbox migrate` makes them"
+const (
+	missingTables  = ": are the tables there, in the schema of Options.Schema? `pillarbox migrate` makes them"
+	sequenceBehind = ": outbox_event_seq stands below numbers that are in use, as after a partial restore: " +
+		"set it, with setval, to the highest outbox_event.seq and outbox_cursor.position"
+)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ type fakePgx struct {
 	queries []string
 	args    [][]any
 	present map[string]bool // ids that are in the log already
+	taken   map[string]bool // ids whose row meets a number that is there
 	err     error           // of Query
 	late    error           // of Err, as pgx reports what the server says
 	closed  int
@@ -23,13 +25,38 @@ type fakePgx struct {
 func (f *fakePgx) Query(_ context.Context, query string, args ...any) (*fakeRows, error) {
 	f.queries, f.args = append(f.queries, query), append(f.args, args)
 	rows := &fakeRows{tx: f}
-	for i := 0; i < len(args) && f.late == nil; i += rowParameters {
-		if id := args[i].(string); !f.present[id] {
+	if f.late != nil {
+		return rows, f.err
+	}
+	if strings.HasPrefix(query, "select") {
+		for id := range f.present {
+			rows.ids = append(rows.ids, "id "+id)
+		}
+		return rows, f.err
+	}
+	for i := 0; i < len(args); i += parametersOf(query) {
+		if id := args[i].(string); !f.present[id] && !f.taken[id] {
 			rows.ids = append(rows.ids, id)
 			f.present[id] = true
 		}
 	}
 	return rows, f.err
+}
+
+func parametersOf(query string) int {
+	if strings.Contains(query, "dedup_key") {
+		return wideParameters
+	}
+	return narrowParameters
+}
+
+// rows returns how many rows each statement had.
+func (f *fakePgx) rows() []int {
+	var all []int
+	for i, args := range f.args {
+		all = append(all, len(args)/parametersOf(f.queries[i]))
+	}
+	return all
 }
 
 func (f *fakePgx) Commit(context.Context) error   { return errors.New("Enqueue must not commit") }
@@ -65,13 +92,22 @@ func TestEnqueueParameters(t *testing.T) {
 	if err != nil || !slices.Equal(results, []Result{{ID: "e1"}, {ID: "e2"}}) {
 		t.Fatalf("got %v, %v", results, err)
 	}
-	want := []any{"e1", "orders", "k", "order", "7", int64(3), "Placed", int64(1), "ref", `{ }`, nil, `{"a":"b"}`, "d", nil,
-		"e2", "t", "", "", "", int64(0), "T", int64(1), "", nil, []byte{}, `{}`, nil, nil}
+	want := []any{"e1", "orders", "k", "order", "7", int64(3), "Placed", int64(1), "ref", `{ }`, `{"a":"b"}`, nil, "d", nil,
+		"e2", "t", "", "", "", int64(0), "T", int64(1), "", nil, `{}`, []byte{}, nil, nil}
 	if got := fmt.Sprintf("%#v", tx.args); got != fmt.Sprintf("%#v", [][]any{want}) {
 		t.Errorf("got %s\nwant %#v", got, want)
 	}
 	if tx.closed != 1 {
 		t.Errorf("rows were closed %d times, want once", tx.closed)
+	}
+
+	tx = newFake()
+	if _, err := newBox(t, Options{}).Enqueue(t.Context(), Pgx(tx), Event{ID: "e3", Topic: "t", Type: "T", Payload: []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	want = []any{"e3", "t", "", "", "", int64(0), "T", int64(1), "", "1", `{}`}
+	if got := fmt.Sprintf("%#v", tx.args); got != fmt.Sprintf("%#v", [][]any{want}) {
+		t.Errorf("an event that needs less: got %s\nwant %#v", got, want)
 	}
 }
 
@@ -101,6 +137,28 @@ func TestEnqueueDuplicates(t *testing.T) {
 	if err != nil || !slices.Equal(results, want) {
 		t.Errorf("got %v, %v; want %v", results, err, want)
 	}
+	if len(tx.queries) != 1 {
+		t.Errorf("%d statements, want one", len(tx.queries))
+	}
+}
+
+// TestPassedOverForItsNumber: a row that was not written although neither its id nor its key was there is no duplicate.
+func TestPassedOverForItsNumber(t *testing.T) {
+	keyed := func(id string) Event { return Event{ID: id, Topic: "t", Type: "T", DedupKey: "k-" + id} }
+	for _, events := range [][]Event{{keyed("lost")}, {keyed("a"), keyed("lost"), keyed("old")}} {
+		tx := newFake()
+		tx.taken, tx.present["old"] = map[string]bool{"lost": true}, true
+		_, err := newBox(t, Options{}).Enqueue(t.Context(), Pgx(tx), events...)
+		if err == nil || !strings.Contains(err.Error(), "event lost was not written") || !strings.Contains(err.Error(), "setval") {
+			t.Errorf("got %v, want the event and a hint", err)
+		}
+	}
+	tx := newFake()
+	tx.present["old"] = true
+	results, err := newBox(t, Options{}).Enqueue(t.Context(), Pgx(tx), keyed("old"))
+	if err != nil || !results[0].Duplicate || len(tx.queries) != 2 {
+		t.Errorf("a true duplicate: got %v, %v with %d statements", results, err, len(tx.queries))
+	}
 }
 
 func TestEnqueueErrors(t *testing.T) {
@@ -109,7 +167,7 @@ func TestEnqueueErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		{state("42P01"), "pillarbox migrate"}, {state("3F000"), "pillarbox migrate"}, {state("42501"), "--print-roles"},
+		{state("42P01"), "pillarbox migrate"}, {state("3F000"), "pillarbox migrate"}, {state("42501"), "--print-roles"}, {state("23505"), "setval"},
 		{state("25P02"), "roll back"}, {state("40001"), "again"}, {state("40P01"), "again"}, {state("57014"), "57014"},
 		{errors.New("no such table: outbox_event"), "pillarbox migrate"},
 		{errors.New("database is locked (5) (SQLITE_BUSY)"), "BEGIN IMMEDIATE"},
@@ -157,10 +215,10 @@ func TestChunks(t *testing.T) {
 		if err != nil || len(results) != c.events {
 			t.Fatalf("%d events: %d results, %v", c.events, len(results), err)
 		}
-		var got []int
+		got := tx.rows()
 		for i, args := range tx.args {
-			got = append(got, len(args)/rowParameters)
-			if last := fmt.Sprintf("$%d)", len(args)); strings.Count(tx.queries[i], last) != 1 {
+			last := regexp.MustCompile(fmt.Sprintf(`\$%d(::json)?\)`, len(args)))
+			if len(last.FindAllString(tx.queries[i], -1)) != 1 || strings.Contains(tx.queries[i], fmt.Sprintf("$%d", len(args)+1)) {
 				t.Errorf("%d events: statement %d has not %d parameters", c.events, i, len(args))
 			}
 		}
@@ -168,10 +226,10 @@ func TestChunks(t *testing.T) {
 			t.Errorf("%d events: statements of %v, want %v", c.events, got, c.want)
 		}
 	}
-	for d, want := range map[Dialect]int{Postgres: 21, SQLite: 21} {
-		all := statements(d, Options{Schema: "s"})
-		if len(all) != want || rowParameters*maxRows > 32766 {
-			t.Errorf("%v: %d statements, want %d", d, len(all), want)
+	for _, d := range []Dialect{Postgres, SQLite} {
+		all := newStatements(d, Options{Schema: "s"})
+		if len(all.narrow) != 21 || len(all.wide) != 21 || wideParameters*maxRows > 32766 {
+			t.Errorf("%v: %d and %d statements, want 21 of each", d, len(all.narrow), len(all.wide))
 		}
 	}
 }
@@ -183,11 +241,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 		append(repeat(7, big), repeat(1, make([]byte, 20<<20))...)...); err != nil {
 		t.Fatal(err)
 	}
-	var got []int
-	for _, args := range tx.args {
-		got = append(got, len(args)/rowParameters)
-	}
-	if want := []int{3, 3, 1, 1}; !slices.Equal(got, want) {
+	if got, want := tx.rows(), []int{3, 3, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("statements of %v, want %v", got, want)
 	}
 }
@@ -205,14 +259,14 @@ func TestStatement(t *testing.T) {
 	}{
 		{"quoted", Postgres, Options{Schema: `a"b'c`}, `insert into "a""b'c".outbox_event `},
 		{"wakes", Postgres, Options{Schema: `a"b'c`}, `pg_notify('pillarbox', 'a"b''c')::text from "a""b'c".outbox_cursor where asleep`},
-		{"json", Postgres, Options{}, `$9,$10::json,$11,$12::json,$13`},
+		{"json", Postgres, Options{}, `$9,$10::json,$11::json)`},
 		{"SQLite", SQLite, Options{}, `insert into outbox_event (event_id`},
 	} {
 		box, err := New(c.d, c.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := box.statements[1]; !strings.Contains(got, c.want) {
+		if got := box.statements.narrow[1]; !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s\nholds no %s", c.name, got, c.want)
 		}
 	}
@@ -221,7 +275,7 @@ func TestStatement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := box.statements[1]; strings.Contains(got, "pg_notify") {
+		if got := box.statements.narrow[1] + box.statements.wide[1]; strings.Contains(got, "pg_notify") {
 			t.Errorf("%v with %v notifies: %s", d, opts, got)
 		}
 	}

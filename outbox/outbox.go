@@ -52,7 +52,7 @@ type Outbox struct {
 	dialect    Dialect
 	opts       Options
 	ids        *idSource
-	statements map[int]string // the INSERT for each number of rows that a statement can have
+	statements *statements
 }
 
 // New returns an outbox, or an error that names every problem of the options. It does not look at the database: see
@@ -66,7 +66,7 @@ func New(d Dialect, opts Options) (*Outbox, error) {
 		dialect:    d,
 		opts:       opts,
 		ids:        &idSource{now: opts.Now, random: opts.Random},
-		statements: statements(d, opts),
+		statements: newStatements(d, opts),
 	}, nil
 }
 

@@ -9,29 +9,44 @@ import (
 
 // The INSERT, of one or more rows. A row that is there already is passed over, and the ids of what was written come back.
 //
+// It has two shapes. Most events need the narrow one: fewer parameters, and only event_id may be there already. The wide one has
+// everything, and dedup_key may be there too. PostgreSQL has no way to name two unique keys, so it names none; then a number
+// that is there already, because somebody has set the sequence back, is passed over as well, and would be taken for a
+// duplicate: see verify. (SQLite's autoincrement does not go back.)
+//
 // insertWaking wakes a relay that sleeps. It adds nothing to the id (what pg_notify returns is empty text), but being part of
 // it, it is evaluated, once, when a row was written. NOTIFY takes a cluster-wide lock at commit; over cursors that are asleep,
 // it is not sent when there are none.
 const (
-	insertColumns = `(event_id, topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type,
- event_version, schema_ref, payload, payload_bytes, headers, dedup_key, available_at) values `
-	insertReturning = `
+	insertNarrow = ` (event_id, topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type,
+ event_version, schema_ref, payload, headers) values `
+	insertWide = ` (event_id, topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type,
+ event_version, schema_ref, payload, headers, payload_bytes, dedup_key, available_at) values `
+
+	narrowReturning = `
+on conflict (event_id) do nothing returning event_id`
+	wideReturning = `
 on conflict do nothing returning event_id`
 	insertWaking = ` || coalesce((
  select pg_catalog.pg_notify('pillarbox', %s)::text from %s where asleep limit 1), '')`
+
+	// selectPresent returns which of some ids and keys, two JSON arrays of text, are in the log.
+	selectPresent = `select 'id ' || event_id from %[1]s where event_id in (select json_array_elements_text($1::json))
+union all select 'key ' || dedup_key from %[1]s where dedup_key in (select json_array_elements_text($2::json))`
 )
 
-// The parameters of a row, in the order of insertColumns, and those that are JSON: a driver may announce them as text, which
-// PostgreSQL does not cast by itself.
+// The parameters of a row, in the order of the columns. The last of the narrow ones are JSON: a driver may announce them as
+// text, which PostgreSQL does not cast by itself.
 const (
-	rowParameters    = 14
+	narrowParameters = 11
+	wideParameters   = 14
 	payloadParameter = 9
-	headersParameter = 11
+	headersParameter = 10
 )
 
 // Statements have any number of rows up to anyRows, and powers of two from there to maxRows: drivers keep each text prepared, on
 // both sides, and that many bounds what it takes. Beyond some hundred rows a larger statement is no faster. maxRows times
-// rowParameters is far below what PostgreSQL (65,535) and SQLite (32,766) take.
+// wideParameters is far below what PostgreSQL (65,535) and SQLite (32,766) take.
 const (
 	anyRows = 16
 	maxRows = 512
@@ -49,22 +64,32 @@ func rowsFor(n int) int {
 	return rows
 }
 
-// statements returns the text for each number of rows that rowsFor gives.
-func statements(d Dialect, opts Options) map[int]string {
-	all := map[int]string{}
-	for n := 1; n <= maxRows; n++ {
-		if rowsFor(n) == n {
-			all[n] = statement(d, opts, n)
-		}
-	}
-	return all
+// statements are the texts of one outbox. They never change.
+type statements struct {
+	narrow, wide map[int]string // by the number of rows
+	present      string
 }
 
-func statement(d Dialect, opts Options, rows int) string {
-	b := make([]byte, 0, 512+rows*rowParameters*len("$7168,"))
-	b = append(b, "insert into "+table(d, opts.Schema, "outbox_event")+" "+insertColumns...)
-	for i := range rows * rowParameters {
-		parameter := i % rowParameters
+func newStatements(d Dialect, opts Options) *statements {
+	s := &statements{
+		narrow:  map[int]string{},
+		wide:    map[int]string{},
+		present: fmt.Sprintf(selectPresent, table(d, opts.Schema, "outbox_event")),
+	}
+	for n := 1; n <= maxRows; n++ {
+		if rowsFor(n) == n {
+			s.narrow[n] = insertStatement(d, opts, insertNarrow, narrowParameters, n, narrowReturning)
+			s.wide[n] = insertStatement(d, opts, insertWide, wideParameters, n, wideReturning)
+		}
+	}
+	return s
+}
+
+func insertStatement(d Dialect, opts Options, columns string, parameters, rows int, returning string) string {
+	b := make([]byte, 0, 512+rows*parameters*len("$7168,"))
+	b = append(b, "insert into "+table(d, opts.Schema, "outbox_event")+columns...)
+	for i := range rows * parameters {
+		parameter := i % parameters
 		switch {
 		case i == 0:
 			b = append(b, '(')
@@ -82,7 +107,7 @@ func statement(d Dialect, opts Options, rows int) string {
 			b = append(b, "::json"...)
 		}
 	}
-	b = append(b, ")"+insertReturning...)
+	b = append(b, ")"+returning...)
 	if d == Postgres && !opts.NoNotify {
 		b = fmt.Appendf(b, insertWaking, schema.QuoteLiteral(opts.Schema), table(d, opts.Schema, "outbox_cursor"))
 	}

@@ -32,10 +32,23 @@ type PgxRows interface {
 	Close()
 }
 
+// transaction is what Enqueue asks of either kind.
+type transaction interface {
+	// insertOne runs an INSERT of one row and tells whether it was written.
+	insertOne(ctx context.Context, query string, args []any) (bool, error)
+	// texts runs a statement that returns one column of text.
+	texts(ctx context.Context, query string, args []any) ([]string, error)
+}
+
 type pgxTx[R PgxRows] struct{ tx PgxTx[R] }
 
 func (p pgxTx[R]) Commit() error   { return p.tx.Commit(context.Background()) }
 func (p pgxTx[R]) Rollback() error { return p.tx.Rollback(context.Background()) }
+
+func (p pgxTx[R]) insertOne(ctx context.Context, query string, args []any) (bool, error) {
+	ids, err := p.texts(ctx, query, args)
+	return len(ids) == 1, err
+}
 
 func (p pgxTx[R]) texts(ctx context.Context, query string, args []any) ([]string, error) {
 	rows, err := p.tx.Query(ctx, query, args...)
@@ -47,14 +60,25 @@ func (p pgxTx[R]) texts(ctx context.Context, query string, args []any) ([]string
 }
 
 // sqlTx is what *sql.Tx and its wrappers have.
-type sqlTx struct {
-	tx interface {
-		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+type sqlTx struct{ sqlMethods }
+
+type sqlMethods interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// insertOne: *sql.Rows cost more than they tell here.
+func (s sqlTx) insertOne(ctx context.Context, query string, args []any) (bool, error) {
+	result, err := s.ExecContext(ctx, query, args...)
+	if err != nil {
+		return false, err
 	}
+	n, err := result.RowsAffected()
+	return n == 1, err
 }
 
 func (s sqlTx) texts(ctx context.Context, query string, args []any) ([]string, error) {
-	rows, err := s.tx.QueryContext(ctx, query, args...)
+	rows, err := s.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -62,23 +86,15 @@ func (s sqlTx) texts(ctx context.Context, query string, args []any) ([]string, e
 	return scan(rows)
 }
 
-// transaction runs a statement that returns one column of text.
-type transaction interface {
-	texts(ctx context.Context, query string, args []any) ([]string, error)
-}
-
 func transactionOf(tx Tx) (transaction, error) {
-	if t, ok := tx.(transaction); ok {
-		return t, nil
+	switch tx := tx.(type) {
+	case transaction:
+		return tx, nil
+	case sqlMethods:
+		return sqlTx{tx}, nil
 	}
-	var s sqlTx
-	var ok bool
-	if s.tx, ok = tx.(interface {
-		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	}); !ok {
-		return nil, fmt.Errorf("%T has no QueryContext like that of *sql.Tx: pass a *sql.Tx, or outbox.Pgx(tx) of a pgx transaction", tx)
-	}
-	return s, nil
+	return nil, fmt.Errorf("%T does not have ExecContext and QueryContext as *sql.Tx has: "+
+		"pass a *sql.Tx, or outbox.Pgx(tx) of a pgx transaction", tx)
 }
 
 // scan reads all rows; the caller closes them.

@@ -95,8 +95,11 @@ func idProblem(id string) *flaw {
 	if f := lengthProblem(id); f != nil {
 		return f
 	}
-	if i := strings.IndexFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
-		return &flaw{fmt.Sprintf("has at byte %d what is not visible ASCII", i), "use letters, digits and punctuation, or leave it empty for a new UUID"}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return &flaw{fmt.Sprintf("has at byte %d what is not visible ASCII", i),
+				"use letters, digits and punctuation, or leave it empty for a new UUID"}
+		}
 	}
 	return nil
 }
@@ -117,8 +120,10 @@ func nameProblem(text string, required bool) *flaw {
 	if text == "" && required {
 		return &flaw{"is empty", "every event has one"}
 	}
-	if i := strings.IndexFunc(text, isControl); i >= 0 {
-		return &flaw{fmt.Sprintf("has a control character at byte %d", i), "remove it"}
+	for i := range len(text) {
+		if isControl(text[i]) {
+			return &flaw{fmt.Sprintf("has a control character at byte %d", i), "remove it"}
+		}
 	}
 	return keyProblem(text)
 }
@@ -127,7 +132,8 @@ func lengthProblem(text string) *flaw {
 	if len(text) <= maxTextBytes {
 		return nil
 	}
-	return &flaw{fmt.Sprintf("is %d bytes long", len(text)), fmt.Sprintf("use at most %d, for example a hash of it", maxTextBytes)}
+	return &flaw{fmt.Sprintf("is %d bytes long", len(text)),
+		fmt.Sprintf("use at most %d, for example a hash of it", maxTextBytes)}
 }
 
 func rangeProblem(n, most int64) *flaw {
@@ -137,7 +143,8 @@ func rangeProblem(n, most int64) *flaw {
 	return &flaw{fmt.Sprintf("is %d", n), fmt.Sprintf("use a number from 0 to %d", most)}
 }
 
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+// isControl: of ASCII; the other bytes of a rune in UTF-8 are all above.
+func isControl(c byte) bool { return c < ' ' || c == 0x7f }
 
 func (o *Outbox) checkPayload(e *Event, report func(field string, f *flaw)) {
 	if e.Payload != nil && e.PayloadBytes != nil {
@@ -172,7 +179,8 @@ func jsonProblem(text json.RawMessage) *flaw {
 		return &flaw{"is not valid UTF-8", "JSON is UTF-8: convert it, or use PayloadBytes"}
 	}
 	if nestedDeeper(text, maxJSONDepth) {
-		return &flaw{fmt.Sprintf("is nested deeper than %d", maxJSONDepth), "databases and receivers refuse that: flatten it, or use PayloadBytes"}
+		return &flaw{fmt.Sprintf("is nested deeper than %d", maxJSONDepth),
+			"databases and receivers refuse that: flatten it, or use PayloadBytes"}
 	}
 	return nil
 }
@@ -258,9 +266,11 @@ func (o *Outbox) headerValueProblem(value string) *flaw {
 	case !utf8.ValidString(value):
 		return &flaw{"has a value that is not valid UTF-8", "encode it, for example in Base64"}
 	}
-	if i := strings.IndexFunc(value, func(r rune) bool { return isControl(r) && r != '\t' }); i >= 0 {
-		return &flaw{fmt.Sprintf("has a value with a control character at byte %d", i),
-			"remove it (a line break would start another header), or encode the value"}
+	for i := range len(value) {
+		if isControl(value[i]) && value[i] != '\t' {
+			return &flaw{fmt.Sprintf("has a value with a control character at byte %d", i),
+				"remove it (a line break would start another header), or encode the value"}
+		}
 	}
 	return nil
 }

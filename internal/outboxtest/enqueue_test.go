@@ -355,6 +355,27 @@ func TestEnqueueErrorsHint(t *testing.T) {
 	}
 }
 
+// TestSequenceSetBack: after a partial restore a number may be handed out again. The event must not be taken for a duplicate.
+func TestSequenceSetBack(t *testing.T) {
+	b := onPostgres(t, pgtest.Database(t))
+	keyed := event("keyed")
+	keyed.DedupKey = "key"
+	later := event("later")
+	later.AvailableAt = time.Now()
+	tx := beginSQL(t, b.db)
+	enqueue(t, b, tx, event("first"), event("second"), event("third"), event("fourth"))
+	must(t, tx.Commit())
+	for _, events := range [][]outbox.Event{{event("plain")}, {event("plain"), event("plain2")}, {keyed}, {later}, {event("first"), keyed}} {
+		run(t, b.db, "select setval($1, 1)", qualified(outbox.Postgres, oddSchema, "outbox_event_seq"))
+		tx := beginSQL(t, b.db)
+		_, err := b.box.Enqueue(t.Context(), tx.Tx, events...)
+		if err == nil || !strings.Contains(err.Error(), "setval") {
+			t.Errorf("%v: got %v, want an error with a hint", events, err)
+		}
+		must(t, tx.Rollback())
+	}
+}
+
 // TestPgxSavepoint: a nested transaction of pgx is a savepoint, and a transaction for Enqueue.
 func TestPgxSavepoint(t *testing.T) {
 	url := pgtest.Database(t)
