@@ -406,10 +406,19 @@ func (t *tenure) startClaim(c Claim, then func(r Claimed, now time.Time)) {
 		r, err := t.store.Claim(ctx, t.id, c)
 		return func(now time.Time) {
 			if t.writeFailed("claim from the ledger", err, now) {
+				t.restart(now)
 				return
 			}
 			t.claimed(c, r, now)
 			then(r, now)
 		}
 	})
+}
+
+// restart ends the tenure cleanly, for another one to follow. A claim whose answer was lost may have taken rows that nobody
+// here knows of: only a takeover finds them.
+func (t *tenure) restart(now time.Time) {
+	if t.err == nil && !t.stopping {
+		t.stop(now)
+	}
 }
