@@ -208,7 +208,7 @@ func (d DestinationConfig) problems(lease time.Duration) (problems []error) {
 	}
 	if fits := lease * 2 / 3; d.Timeout > fits {
 		bad("timeout %v does not fit in the lease of %v: a delivery may take two thirds of it. "+
-			"Set the timeout to at most %v, or the lease to at least %v", d.Timeout, lease, fits, d.Timeout*3/2)
+			"Set the timeout to at most %v, or the lease to at least %v", d.Timeout, lease, fits.Truncate(time.Millisecond), d.Timeout*3/2)
 	}
 	if d.Concurrency < 1 || d.Concurrency > MaxConcurrency {
 		bad("concurrency %d is outside 1 to %d", d.Concurrency, MaxConcurrency)
