@@ -75,7 +75,8 @@ func (t *tenure) start(c *call) {
 	for i, d := range c.deliveries {
 		d.Attempt = d.before + 1
 		c.batch[i] = d.Delivery
-		if d.PossibleDuplicate && !d.claimed { // claimed ones were counted when they were recovered
+		if d.PossibleDuplicate && !d.counted {
+			d.counted = true
 			repeated++
 		}
 	}
@@ -126,7 +127,7 @@ func (t *tenure) judge(c *call, i, j int, now time.Time, attempts []Attempt) []A
 	for ; i < j; i++ {
 		d, o := c.deliveries[i], c.outcomes[i]
 		if t.shutdown(o) {
-			o = Outcome{Kind: Released}
+			o = Outcome{Kind: Released, Uncertain: o.Uncertain}
 		}
 		t.learn(c.endpoint, o, now)
 		v := t.policy.decide(o, d.before, c.probe, t.chance())
@@ -247,8 +248,8 @@ func (t *tenure) guarded(e *endpoint, o Outcome, now time.Time) {
 
 // countUncertain never lets a possible duplicate be silent.
 func (t *tenure) countUncertain(d *delivery, o Outcome, v verdict) {
-	if o.Uncertain && (v.status == StatusFailed || v.status == StatusPending) {
-		d.PossibleDuplicate = false // counted here
+	if o.Uncertain && v.status != StatusPublished {
+		d.PossibleDuplicate, d.counted = true, true
 		t.observer.Noticed(t.Name, Notice{Kind: NoticePossibleDuplicate, Endpoint: d.Endpoint, Code: v.code, Count: 1})
 	}
 }

@@ -145,15 +145,12 @@ func (t *tenure) park(d *delivery) {
 }
 
 // takenOver returns the error code of a row that is written without an attempt: it keeps in mind, over claims and owners,
-// that a former owner may have sent the delivery. One that was read from the log is counted here: start will not.
+// that the delivery may have been sent before.
 func (t *tenure) takenOver(d *delivery) string {
-	if !d.PossibleDuplicate {
-		return ""
+	if d.PossibleDuplicate {
+		return CodeTakeover
 	}
-	if !d.claimed {
-		t.observer.Noticed(t.Name, Notice{Kind: NoticePossibleDuplicate, Endpoint: d.Endpoint, Count: 1})
-	}
-	return CodeTakeover
+	return ""
 }
 
 // postpone writes a delivery down that is not available yet. Its lane waits for it.

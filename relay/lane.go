@@ -14,6 +14,7 @@ type delivery struct {
 	claimed  bool  // it came out of the ledger: it has a row, and the cursor does not wait for it
 	rowed    bool  // it has a row, PUBLISHING, because it is slow; the cursor does not wait for it any more
 	charged  bool  // the attempt under way was written down before it was made
+	counted  bool  // noticed as a possible duplicate
 	readAt   time.Time
 	age      time.Duration // by the database's clock, at readAt
 }

@@ -305,9 +305,6 @@ func (t *tenure) takeOver(ctx context.Context) error {
 	if r.NextDue >= 0 {
 		t.dueAt = time.Now().Add(r.NextDue)
 	}
-	if n := r.PublishingCount; n > 0 {
-		t.observer.Noticed(t.Name, Notice{Kind: NoticePossibleDuplicate, Count: n})
-	}
 	if t.isolating {
 		t.isolate(r.Publishing)
 	}

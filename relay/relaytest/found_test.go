@@ -1,0 +1,187 @@
+package relaytest_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
+	"github.com/pillarbox-dev/pillarbox/relay/relaytest"
+)
+
+// What the simulation found, each in its smallest form.
+
+// recorder is a destination that answers as told.
+type recorder struct {
+	mu     sync.Mutex
+	got    []relay.Delivery
+	answer func(ctx context.Context, d relay.Delivery) relay.Outcome // nil: published
+}
+
+func (r *recorder) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
+	outcomes := make([]relay.Outcome, len(batch))
+	for i, d := range batch {
+		r.mu.Lock()
+		r.got = append(r.got, d)
+		r.mu.Unlock()
+		outcomes[i] = relay.Outcome{Kind: relay.Published}
+		if r.answer != nil {
+			outcomes[i] = r.answer(ctx, d)
+		}
+	}
+	return outcomes
+}
+
+func (r *recorder) ids() (ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.got {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+// counter counts possible duplicates.
+type counter struct {
+	relay.Unobserved
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counter) Noticed(_ string, n relay.Notice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.Kind == relay.NoticePossibleDuplicate {
+		c.n += n.Count
+	}
+}
+
+func (c *counter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// startRelay runs a relay with one destination "d" until the returned func is called.
+func startRelay(t *testing.T, c relay.Config, d relay.DestinationConfig) (stop func()) {
+	t.Helper()
+	d.Name = "d"
+	c.Destinations = []relay.DestinationConfig{d}
+	c.Logger = slog.New(slog.DiscardHandler)
+	if c.Owner == "" {
+		c.Owner = "relay"
+	}
+	r, err := relay.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+}
+
+// once fails one call at a point.
+func once(p relaytest.Point) relaytest.Fault {
+	var passed sync.Once
+	return func(_ context.Context, at relaytest.Point) (err error) {
+		if at == p {
+			passed.Do(func() { err = relaytest.ErrInjected })
+		}
+		return err
+	}
+}
+
+// A claim whose answer is lost has taken rows that the relay does not know of. They must not wait for its end.
+func TestLostClaimAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		dest := &recorder{answer: func(_ context.Context, d relay.Delivery) relay.Outcome {
+			if d.Attempt == 1 {
+				return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}
+		taken := false
+		lost := func(_ context.Context, at relaytest.Point) error {
+			if row, _ := store.Delivery("d", 1); at == relaytest.AfterClaim && row.Status == relay.StatusPublishing && !taken {
+				taken = true
+				return relaytest.ErrInjected
+			}
+			return nil
+		}
+		stop := startRelay(t, relay.Config{Store: relaytest.FaultyStore(store, lost)}, relay.DestinationConfig{Destination: dest})
+		defer stop()
+		store.Enqueue(relay.Event{ID: "a", Key: "k"}, relay.Event{ID: "b", Key: "k"})
+		time.Sleep(time.Minute)
+		for seq := range int64(2) {
+			if row, _ := store.Delivery("d", seq+1); row.Status != relay.StatusPublished {
+				t.Errorf("delivery %d is %q a minute after a lost answer, want it published", seq+1, row.Status)
+			}
+		}
+		if !taken {
+			t.Error("no answer was lost")
+		}
+	})
+}
+
+// An attempt that a clean stop breaks off may have arrived. The next owner's is then a duplicate that must be counted.
+func TestUncertainAtShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, notices := &relaytest.Memory{}, &counter{}
+		hangs := &recorder{answer: func(ctx context.Context, _ relay.Delivery) relay.Outcome {
+			<-ctx.Done()
+			return relay.Outcome{Kind: relay.Retry, Code: "TIMEOUT", Uncertain: true}
+		}}
+		stop := startRelay(t, relay.Config{Store: store, Observer: notices, Drain: time.Second}, relay.DestinationConfig{Destination: hangs})
+		store.Enqueue(relay.Event{ID: "a"})
+		time.Sleep(100 * time.Millisecond)
+		stop()
+		dest := &recorder{}
+		stop = startRelay(t, relay.Config{Store: store, Observer: notices}, relay.DestinationConfig{Destination: dest})
+		time.Sleep(time.Second)
+		stop()
+		if got, want := dest.ids(), []string{"a"}; !slices.Equal(got, want) {
+			t.Errorf("the next owner delivered %v, want %v", got, want)
+		}
+		if notices.count() != 1 {
+			t.Errorf("%d possible duplicates were noticed, want 1", notices.count())
+		}
+	})
+}
+
+// A takeover whose answer is lost has made rows due that were in flight. What is sent again is counted all the same.
+func TestLostRecoverAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, notices := &relaytest.Memory{}, &counter{}
+		lease, _, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Enqueue(relay.Event{ID: "a"})
+		if _, err := store.Settle(t.Context(), lease.LeaseID, relay.Settlement{Position: 1, Rows: []relay.Row{
+			{Seq: 1, Status: relay.StatusPublishing, Attempts: 1, Attempted: true},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		faulty := relaytest.FaultyStore(store, once(relaytest.AfterRecover))
+		stop := startRelay(t, relay.Config{Store: faulty, Observer: notices}, relay.DestinationConfig{Destination: &recorder{}})
+		time.Sleep(time.Minute)
+		stop()
+		if row, _ := store.Delivery("d", 1); row.Status != relay.StatusPublished {
+			t.Errorf("the delivery is %q, want it published", row.Status)
+		}
+		if notices.count() != 1 {
+			t.Errorf("%d possible duplicates were noticed, want 1", notices.count())
+		}
+	})
+}
