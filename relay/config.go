@@ -45,7 +45,8 @@ type DestinationConfig struct {
 
 	// Timeout bounds one call of Deliver. Default 10 s; it must not exceed two thirds of the lease.
 	Timeout time.Duration
-	// Concurrency is how many calls of Deliver are under way at once. Default 32, for a Batcher 4.
+	// Concurrency is how many calls of Deliver are under way at once. Default 32, for a Batcher 4. One of several endpoints
+	// takes a quarter of it at most, if it has no limit of its own (Limiter).
 	Concurrency int
 	// MaxInFlight bounds the deliveries that are held in memory, being read ahead, waiting or under way.
 	// Default 8 batches, at least 4,096.

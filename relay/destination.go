@@ -24,9 +24,10 @@ type Router interface {
 	Endpoint(*Event) string
 }
 
-// A Limiter is a Router whose endpoints take less at once than the whole destination.
+// A Limiter is a Router that knows how much its endpoints take at once.
 type Limiter interface {
-	// EndpointLimit is how many calls of Deliver may be under way for the endpoint; 0: as many as for the destination.
+	// EndpointLimit is how many calls of Deliver may be under way for the endpoint, at most Concurrency; 0: a quarter of
+	// Concurrency, or all of it for the endpoint "", which is the only one.
 	EndpointLimit(endpoint string) int
 }
 

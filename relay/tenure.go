@@ -91,6 +91,9 @@ const (
 	duePoll = time.Second
 	// idleSettle is how often a position that moved over unwanted events alone is written, and a bound is taken.
 	idleSettle = time.Second
+	// endpointShare is the part of the concurrency, 1/endpointShare, that one of several endpoints may take: one that does
+	// not answer must not take all of it until its first timeouts open the breaker.
+	endpointShare = 4
 	// pageSize is how many events are read, or claimed from the ledger, at once.
 	pageSize = 1000
 )
@@ -126,9 +129,12 @@ func newTenure(u *unit, lease Lease, sent time.Time) *tenure {
 
 func (t *tenure) newEndpoint(name string) *endpoint {
 	limit := t.Concurrency
+	if name != "" {
+		limit = max(1, limit/endpointShare)
+	}
 	if t.limiter != nil {
 		if n := t.limiter.EndpointLimit(name); n > 0 {
-			limit = min(n, limit)
+			limit = min(n, t.Concurrency)
 		}
 	}
 	return &endpoint{
