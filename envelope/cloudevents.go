@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pillarbox-dev/pillarbox/envelope/jsontext"
+	"github.com/pillarbox-dev/pillarbox/envelope/internal/jsontext"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 

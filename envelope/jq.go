@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/itchyny/gojq"
-	"github.com/pillarbox-dev/pillarbox/envelope/jsontext"
+	"github.com/pillarbox-dev/pillarbox/envelope/internal/jsontext"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
@@ -152,7 +152,7 @@ func (q *jq) input(e *relay.Event, texts containers) (map[string]any, error) {
 		if err := checkJSON(e.Payload); err != nil {
 			return nil, err
 		}
-		input["payload"], _ = jsontext.Parser{Seen: texts.add}.Parse(e.Payload) // without Unique it has no error
+		input["payload"] = jsontext.Parse(e.Payload, texts.add)
 	}
 	return input, nil
 }
@@ -167,8 +167,7 @@ func (q *jq) headers(e *relay.Event, texts containers) (any, error) {
 	if err := jsontext.Check(e.Headers); err != nil {
 		return nil, invalid(repairHeaders, "the headers are %v", err)
 	}
-	headers, _ := jsontext.Parser{Seen: texts.add}.Parse(e.Headers)
-	return headers, nil
+	return jsontext.Parse(e.Headers, texts.add), nil
 }
 
 // run returns the only result.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/itchyny/gojq"
-	"github.com/pillarbox-dev/pillarbox/envelope/jsontext"
+	"github.com/pillarbox-dev/pillarbox/envelope/internal/jsontext"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
@@ -157,11 +157,7 @@ func decode(t *testing.T, text []byte) any {
 	if err := jsontext.Check(text); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	value, err := jsontext.Parser{}.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	return jsontext.Parse(text, nil)
 }
 
 // Go's own decoder agrees with ours about the input.

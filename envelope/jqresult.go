@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pillarbox-dev/pillarbox/envelope/jsontext"
+	"github.com/pillarbox-dev/pillarbox/envelope/internal/jsontext"
 )
 
 // containers knows the text of every object and array of an event by where it lies in memory. gojq hands on what it is given and

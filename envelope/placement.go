@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillarbox-dev/pillarbox/envelope/jsontext"
+	"github.com/pillarbox-dev/pillarbox/envelope/internal/jsontext"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pillarbox-dev/pillarbox/envelope/jsontext"
+	"github.com/pillarbox-dev/pillarbox/envelope/internal/jsontext"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 

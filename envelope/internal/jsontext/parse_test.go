@@ -3,7 +3,6 @@ package jsontext
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -17,10 +16,7 @@ func TestParse(t *testing.T) {
 		` { "a" : [ 1 , { "b" : null } , "x" ] , "c" : { } } `, `{"a":1,"a":2}`, `{"":{"":[[[]]]}}`, `["]","}",",",":","\\"]`,
 		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth),
 	} {
-		got, err := Parser{}.Parse([]byte(text))
-		if err != nil {
-			t.Errorf("%.40q: %v", text, err)
-		}
+		got := Parse([]byte(text), nil)
 		if want := decode(t, text); !reflect.DeepEqual(got, want) {
 			t.Errorf("%.40q: %#v, want %#v", text, got, want)
 		}
@@ -38,33 +34,11 @@ func decode(t testing.TB, text string) (value any) {
 	return value
 }
 
-func TestParseUnique(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"a":1,"a":1}`: "/a", `{"a":{"b/~":1,"c":[0,{"d":1,"\u0064":2}]}}`: "/a/c/1/d",
-		`[{"x~y/":{"x":1,"x":{}}}]`: "/0/x~0y~1/x", `{"":1,"":2}`: "/",
-	} {
-		_, err := Parser{Unique: true}.Parse([]byte(text))
-		var duplicate *DuplicateError
-		if !errors.As(err, &duplicate) || duplicate.Pointer != want {
-			t.Errorf("%s: error %v, want a duplicate %s", text, err, want)
-		}
-		if _, err := (Parser{}).Parse([]byte(text)); err != nil {
-			t.Errorf("%s: %v without Unique", text, err)
-		}
-	}
-	for _, text := range []string{`{"a":1,"A":1}`, `[{"a":1},{"a":1}]`, `{"a":{"a":{"a":1}}}`, `["a","a"]`} {
-		if _, err := (Parser{Unique: true}).Parse([]byte(text)); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-}
-
 func TestParseSeen(t *testing.T) {
 	var seen []string
-	p := Parser{Seen: func(container any, text []byte) { seen = append(seen, fmt.Sprintf("%T %s", container, text)) }}
-	if _, err := p.Parse([]byte(` { "a" : [ 1, {} ] ,"b":[]} `)); err != nil {
-		t.Fatal(err)
-	}
+	Parse([]byte(` { "a" : [ 1, {} ] ,"b":[]} `), func(container any, text []byte) {
+		seen = append(seen, fmt.Sprintf("%T %s", container, text))
+	})
 	want := []string{"map[string]interface {} {}", "[]interface {} [ 1, {} ]", "[]interface {} []",
 		`map[string]interface {} { "a" : [ 1, {} ] ,"b":[]}`}
 	if !reflect.DeepEqual(seen, want) {
@@ -82,18 +56,11 @@ func FuzzParse(f *testing.F) {
 		if Check(text) != nil {
 			return
 		}
-		p := Parser{Seen: func(container any, part []byte) {
-			if !reflect.DeepEqual(container, decode(t, string(part))) {
+		got := Parse(bytes.Clone(text), func(container any, part []byte) {
+			if len(text) < 1000 && !reflect.DeepEqual(container, decode(t, string(part))) { // every level is decoded again
 				t.Fatalf("%v is not what %q says", container, part)
 			}
-		}}
-		if len(text) > 1000 {
-			p.Seen = nil // every level is decoded again
-		}
-		got, err := p.Parse(bytes.Clone(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		if want := decode(t, string(text)); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%#v, want %#v", got, want)
 		}
