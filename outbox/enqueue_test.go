@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -217,8 +216,7 @@ func TestChunks(t *testing.T) {
 		}
 		got := tx.rows()
 		for i, args := range tx.args {
-			last := regexp.MustCompile(fmt.Sprintf(`\$%d(::json)?\)`, len(args)))
-			if len(last.FindAllString(tx.queries[i], -1)) != 1 || strings.Contains(tx.queries[i], fmt.Sprintf("$%d", len(args)+1)) {
+			if last := fmt.Sprintf("$%d)", len(args)); strings.Count(tx.queries[i], last) != 1 {
 				t.Errorf("%d events: statement %d has not %d parameters", c.events, i, len(args))
 			}
 		}
@@ -259,7 +257,6 @@ func TestStatement(t *testing.T) {
 	}{
 		{"quoted", Postgres, Options{Schema: `a"b'c`}, `insert into "a""b'c".outbox_event `},
 		{"wakes", Postgres, Options{Schema: `a"b'c`}, `pg_notify('pillarbox', 'a"b''c')::text from "a""b'c".outbox_cursor where asleep`},
-		{"json", Postgres, Options{}, `$9,$10::json,$11::json)`},
 		{"SQLite", SQLite, Options{}, `insert into outbox_event (event_id`},
 	} {
 		box, err := New(c.d, c.opts)

@@ -35,13 +35,10 @@ on conflict do nothing returning event_id`
 union all select 'key ' || dedup_key from %[1]s where dedup_key in (select json_array_elements_text($2::json))`
 )
 
-// The parameters of a row, in the order of the columns. The last of the narrow ones are JSON: a driver may announce them as
-// text, which PostgreSQL does not cast by itself.
+// The parameters of a row.
 const (
 	narrowParameters = 11
 	wideParameters   = 14
-	payloadParameter = 9
-	headersParameter = 10
 )
 
 // Statements have any number of rows up to anyRows, and powers of two from there to maxRows: drivers keep each text prepared, on
@@ -89,22 +86,18 @@ func insertStatement(d Dialect, opts Options, columns string, parameters, rows i
 	b := make([]byte, 0, 512+rows*parameters*len("$7168,"))
 	b = append(b, "insert into "+table(d, opts.Schema, "outbox_event")+columns...)
 	for i := range rows * parameters {
-		parameter := i % parameters
 		switch {
 		case i == 0:
 			b = append(b, '(')
-		case parameter == 0:
+		case i%parameters == 0:
 			b = append(b, "),("...)
 		default:
 			b = append(b, ',')
 		}
 		if d == SQLite {
 			b = append(b, '?')
-			continue
-		}
-		b = strconv.AppendInt(append(b, '$'), int64(i+1), 10)
-		if parameter == payloadParameter || parameter == headersParameter {
-			b = append(b, "::json"...)
+		} else {
+			b = strconv.AppendInt(append(b, '$'), int64(i+1), 10)
 		}
 	}
 	b = append(b, ")"+returning...)

@@ -71,7 +71,8 @@ func testStatusView(t *testing.T, b backend, d statusSQL, late ...string) {
 	run(t, b.db, `insert into outbox_cursor (destination, position, gaps, in_flight_to, topics, lease_owner, lease_expires_at, updated_at) values
 		('kafka', 6, `+d.gaps+`, 8, `+d.list("orders", "none*")+`, 'relay-1', `+d.in(1)+`, `+d.in(-2)+`)`)
 	run(t, b.db, `insert into outbox_cursor (destination, position, in_flight_to, lease_owner, lease_expires_at) values
-		('expired', 0, 5, 'relay-1', `+d.in(-1)+`), ('released', 8, 10, null, null), ('late', 9, 0, null, null)`)
+		('expired', 0, 5, 'relay-1', `+d.in(-1)+`), ('edge', 7, 9, 'relay-1', `+d.in(1)+`),
+		('released', 8, 10, null, null), ('late', 9, 0, null, null)`)
 	run(t, b.db, `insert into outbox_delivery
 		(destination, seq, status, attempt_count, published_at, next_attempt_at, last_attempt_at, locked_by, locked_at, receipt, last_error_code, last_error_message) values
 		('kafka', 1, 'PUBLISHED', 1, `+d.in(5)+`, null, null, null, null, '3@17', null, null),
@@ -88,6 +89,7 @@ func testStatusView(t *testing.T, b backend, d statusSQL, late ...string) {
 	}
 	for destination, want := range map[string][]string{
 		"expired":  {"1 PENDING", "10 PENDING", "2 PENDING", "3 PENDING", "4 PENDING", "5 PENDING", "6 PENDING", "7 PENDING", "8 PENDING", "9 PENDING"},
+		"edge":     {"10 PENDING", "8 PUBLISHING", "9 PUBLISHING"},
 		"released": {"10 PENDING", "9 PENDING"},
 		"late":     {"10 PENDING"},
 		"unknown":  nil,
