@@ -60,7 +60,8 @@ func (a *attempt) run(ctx context.Context) relay.Outcome {
 			continue
 		case s.is.reread && !reread:
 			reread = true
-			again, err := a.endpoint.credentials()
+			a.d.files.forget() // whatever the file system says
+			again, err := a.endpoint.credentials(a.d.files)
 			if err != nil {
 				s.outcome = paused(CodeConfig, err.Error())
 				break

@@ -24,9 +24,11 @@ func BenchmarkDeliver(b *testing.B) {
 	payload := bytes.Repeat([]byte("0123456789"), 42)
 	event := newEvent(func(e *relay.Event) { e.Payload, e.Headers = payload, []byte(`{"correlationId":"c-1"}`) })
 
+	secret := secretFile(b, "s3cret")
+	time.Sleep(6 * time.Second) // as old as a file that was mounted before the relay started
 	d := newDestination(b, server.URL, func(c *Config) {
 		c.Signing.Hex = true
-		c.Endpoint.SecretFiles = []string{secretFile(b, "s3cret")}
+		c.Endpoint.SecretFiles = []string{secret}
 	})
 	viaDestination := func(ctx context.Context) bool {
 		return d.Deliver(ctx, []relay.Delivery{{Event: event}})[0].Kind == relay.Published

@@ -71,7 +71,7 @@ func (d *Destination) checkEndpoint(ctx context.Context, c *client, name string)
 		return nil
 	}
 	problems := e.problems(d.config.Signing)
-	credentials, err := e.credentials()
+	credentials, err := e.credentials(d.files)
 	if err == nil && d.config.Signing.Standard {
 		_, err = credentials.standardSecrets()
 	}

@@ -24,12 +24,12 @@ type credentials struct {
 
 // credentials reads the endpoint's files. They are read for every attempt: a mounted file is rotated under a running
 // process, and a delivery that was signed with yesterday's secret is one that the receiver refuses.
-func (e *Endpoint) credentials() (c credentials, err error) {
+func (e *Endpoint) credentials(f *files) (c credentials, err error) {
 	if e.Secret != "" {
 		c.secrets = append(c.secrets, []byte(e.Secret))
 	}
 	for _, name := range e.SecretFiles {
-		secret, err := e.readFile("secret_file", name)
+		secret, err := e.credential(f, "secret_file", name)
 		if err != nil {
 			return credentials{}, err
 		}
@@ -38,7 +38,7 @@ func (e *Endpoint) credentials() (c credentials, err error) {
 	token, where := []byte(e.Token), "token"
 	if e.TokenFile != "" {
 		where = "token_file " + e.TokenFile
-		if token, err = e.readFile("token_file", e.TokenFile); err != nil {
+		if token, err = e.credential(f, "token_file", e.TokenFile); err != nil {
 			return credentials{}, err
 		}
 	}
@@ -50,8 +50,13 @@ func (e *Endpoint) credentials() (c credentials, err error) {
 	return c, nil
 }
 
-func (e *Endpoint) readFile(what, name string) ([]byte, error) {
-	content, err := e.readAll(name)
+// credential reads one file.
+func (e *Endpoint) credential(f *files, what, name string) ([]byte, error) {
+	read := f.read
+	if e.within {
+		read = e.readWithin
+	}
+	content, err := read(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: mount it and let the relay's user read it", what, err)
 	}
@@ -65,36 +70,7 @@ func (e *Endpoint) readFile(what, name string) ([]byte, error) {
 	return content, nil
 }
 
-func (e *Endpoint) readAll(name string) ([]byte, error) {
-	file, err := e.open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	// One read takes a usual credential whole; a second one sees the end.
-	buffer := make([]byte, 512)
-	n := 0
-	for {
-		read, err := file.Read(buffer[n:])
-		n += read
-		switch {
-		case err == io.EOF || n > maxCredential:
-			return buffer[:n], nil
-		case err != nil:
-			return nil, err
-		case n == len(buffer):
-			buffer = append(buffer, make([]byte, n)...)
-		}
-	}
-}
-
-// openFlags: a pipe without a writer does not hold the delivery up, and a plain file is opened with half the system calls.
-const openFlags = os.O_RDONLY | syscall.O_NONBLOCK
-
-func (e *Endpoint) open(name string) (*os.File, error) {
-	if !e.within {
-		return os.OpenFile(name, openFlags, 0)
-	}
+func (e *Endpoint) readWithin(name string) ([]byte, error) {
 	if e.folder == "" {
 		return nil, errors.New("endpoints of a table may not name files, because credential_folder is not set")
 	}
@@ -103,7 +79,20 @@ func (e *Endpoint) open(name string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	return root.OpenFile(name, openFlags, 0)
+	file, err := root.OpenFile(name, openFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readSome(file)
+}
+
+// openFlags: a pipe without a writer counts as empty and does not hold the delivery up.
+const openFlags = os.O_RDONLY | syscall.O_NONBLOCK
+
+// readSome reads a file, up to a little more than it may hold.
+func readSome(file io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(file, maxCredential+1))
 }
 
 // isToken tells whether a token can stand in a header as it is.

@@ -120,7 +120,9 @@ func TestUnauthorizedRereads(t *testing.T) {
 }
 
 // Secret and token are rotated again and again under load, by a receiver that knows just the newest. Everything is delivered.
-func TestRotationUnderLoad(t *testing.T) {
+func TestRotationUnderLoad(t *testing.T) { rotateUnderLoad(t, newFiles()) }
+
+func rotateUnderLoad(t *testing.T, f *files) {
 	folder := t.TempDir()
 	secret, token := filepath.Join(folder, "secret"), filepath.Join(folder, "token")
 	var mu sync.RWMutex // the receiver verifies and the rotation happens, never both
@@ -148,7 +150,8 @@ func TestRotationUnderLoad(t *testing.T) {
 		c.Signing.Hex = true
 		c.Endpoint.SecretFiles, c.Endpoint.TokenFile = []string{secret}, token
 	})
-	const workers, rotations = 16, 30
+	d.files = f
+	const workers, rotations = 16, 20
 	ctx, cancel := context.WithCancel(t.Context())
 	var finished [workers]atomic.Int64
 	var all sync.WaitGroup
@@ -214,7 +217,7 @@ func TestCredentialFolder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := Endpoint{TokenFile: tt.file, folder: tt.folder, within: true}
-			got, err := e.credentials()
+			got, err := e.credentials(newFiles())
 			if got.token != tt.want || (err == nil) != (tt.want != "") {
 				t.Errorf("token %q, error %v, want %q", got.token, err, tt.want)
 			}

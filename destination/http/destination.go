@@ -15,6 +15,7 @@ type Destination struct {
 	answers *answers
 	rule    addressRule
 	clients clients
+	files   *files
 	streaks streaks
 }
 
@@ -40,7 +41,9 @@ func New(c Config) (*Destination, error) {
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	d := &Destination{config: c, headers: headers, rule: rule, answers: newAnswers(c.Profile, c.Overrides)}
+	d := &Destination{
+		config: c, headers: headers, rule: rule, answers: newAnswers(c.Profile, c.Overrides), files: newFiles(),
+	}
 	d.clients = clients{files: c.TLS, make: func(t *tls.Config) *client { return newClient(rule, proxy, t) }}
 	return d, nil
 }
@@ -105,7 +108,7 @@ func (d *Destination) deliver(ctx context.Context, e *relay.Event, name string) 
 	if a.client, err = d.clients.get(); err != nil {
 		return paused(CodeConfig, err.Error())
 	}
-	if a.credentials, err = a.endpoint.credentials(); err != nil {
+	if a.credentials, err = a.endpoint.credentials(d.files); err != nil {
 		return paused(CodeConfig, err.Error())
 	}
 	return a.run(ctx)
