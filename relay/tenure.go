@@ -69,12 +69,13 @@ type tenure struct {
 	stopAt      time.Time
 	finalSettle bool
 
-	pages   chan func(now time.Time)
-	answers chan *call
-	written chan func(now time.Time)
-	workers sync.WaitGroup
-	timer   *time.Timer
-	wakeup  time.Time
+	pages    chan func(now time.Time)
+	answers  chan *call
+	written  chan func(now time.Time)
+	workers  sync.WaitGroup
+	timer    *time.Timer
+	wakeup   time.Time
+	advanced time.Time // when the loop last looked
 }
 
 const (
@@ -183,7 +184,7 @@ func (t *tenure) run(ctx context.Context) error {
 
 // advance starts everything that can be started, and finds out when to look again at the latest.
 func (t *tenure) advance(now time.Time) {
-	t.wakeup = now.Add(t.ttl)
+	t.advanced, t.wakeup = now, now.Add(t.ttl)
 	if t.expired(now) {
 		t.lose()
 		return
@@ -197,9 +198,10 @@ func (t *tenure) advance(now time.Time) {
 	t.publishStatus(now)
 }
 
-// at asks the loop to look again at that time.
+// at asks the loop to look again at that time. A time that has passed asks for nothing: what is still in the way then
+// (a call to a silent endpoint) ends with an event, and looking again and again would not end it.
 func (t *tenure) at(when time.Time) {
-	if when.Before(t.wakeup) {
+	if when.After(t.advanced) && when.Before(t.wakeup) {
 		t.wakeup = when
 	}
 }
