@@ -47,7 +47,7 @@
 //   - seq, the event's number in the log, must come from its default. An INSERT that chooses a number can be missed by the relay;
 //     `pillarbox migrate --print-roles` grants a service no right to do so.
 //   - While another open transaction holds an event with the same ID or DedupKey, Enqueue waits for its end, as for any unique
-//     key. At REPEATABLE READ and above PostgreSQL then answers with a serialization failure (40001): run the transaction again.
+//     key. At REPEATABLE READ and above PostgreSQL then answers with an error (40001): run the transaction again.
 //   - PREPARE TRANSACTION refuses a transaction that has notified. Services with two-phase commit set Options.NoNotify.
 //   - With synchronous_commit = off, or after a failover to an asynchronous replica, the database itself may lose a transaction
 //     that it has reported as committed, while its event was delivered.

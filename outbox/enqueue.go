@@ -197,7 +197,7 @@ func hint(err error) string {
 		return sequenceBehind
 	case "25P02": // in_failed_sql_transaction
 		return ": an earlier statement of this transaction has failed: roll back and look at its error"
-	case "40001", "40P01": // serialization_failure, deadlock_detected
+	case "40001", "40P01": // another transaction was in the way
 		return ": roll back and run the whole transaction again"
 	}
 	return ""

@@ -78,7 +78,7 @@ func (s sqlTx) insertOne(ctx context.Context, query string, args []any) (bool, e
 }
 
 func (s sqlTx) texts(ctx context.Context, query string, args []any) ([]string, error) {
-	rows, err := s.QueryContext(ctx, query, args...)
+	rows, err := s.QueryContext(ctx, query, args...) //nolint:rowserrcheck // scan does
 	if err != nil {
 		return nil, err
 	}

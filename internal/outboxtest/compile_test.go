@@ -78,6 +78,6 @@ func compile(t *testing.T, source string) (string, error) {
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, "virtual", "virtual.go"): file}})
 	must(t, err)
 	must(t, os.WriteFile(overlay, text, 0o600))
-	out, err := exec.Command("go", "build", "-overlay", overlay, "./virtual").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "./virtual").CombinedOutput()
 	return string(out), err
 }

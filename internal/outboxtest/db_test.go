@@ -3,6 +3,7 @@
 package outboxtest
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -42,18 +43,18 @@ func migrate(t testing.TB, db *sql.DB, d schema.Dialect, name string) {
 
 // execer is a database, a connection or a transaction.
 type execer interface {
-	Exec(query string, args ...any) (sql.Result, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 func run(t testing.TB, db execer, query string, args ...any) {
 	t.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
+	if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 }
 
 type queryer interface {
-	Query(query string, args ...any) (*sql.Rows, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // query scans the single row that a query gives into one variable.
@@ -67,14 +68,14 @@ func query[T any](t testing.TB, db queryer, into *T, query string, args ...any) 
 }
 
 // list returns a column of text.
-func list(t testing.TB, db queryer, query string, args ...any) []string {
+func list(t testing.TB, db queryer, query string) []string {
 	t.Helper()
-	return column[string](t, db, query, args...)
+	return column[string](t, db, query)
 }
 
 func column[T any](t testing.TB, db queryer, query string, args ...any) []T {
 	t.Helper()
-	rows, err := db.Query(query, args...)
+	rows, err := db.QueryContext(t.Context(), query, args...)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
@@ -109,8 +110,9 @@ func newRole(t testing.TB, db *sql.DB, name string) string {
 	role := fmt.Sprintf("%s of \"%s\"", name, database)
 	run(t, db, "create role "+schema.Quote(role)+" login")
 	t.Cleanup(func() {
-		run(t, db, "drop owned by "+schema.Quote(role))
-		run(t, db, "drop role "+schema.Quote(role))
+		if _, err := db.ExecContext(context.Background(), "drop owned by "+schema.Quote(role)+"; drop role "+schema.Quote(role)); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
 	})
 	return role
 }

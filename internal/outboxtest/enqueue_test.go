@@ -95,7 +95,7 @@ func beginSQL(t *testing.T, db *sql.DB) transaction {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tx.Rollback() })
-	return transaction{tx, func(query string) error { _, err := tx.Exec(query); return err }}
+	return transaction{tx, func(query string) error { _, err := tx.ExecContext(t.Context(), query); return err }}
 }
 
 func beginPgx(t *testing.T, pool *pgxpool.Pool) transaction {
@@ -104,7 +104,7 @@ func beginPgx(t *testing.T, pool *pgxpool.Pool) transaction {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { tx.Rollback(context.Background()) })
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return transaction{outbox.Pgx(tx), func(query string) error { _, err := tx.Exec(t.Context(), query); return err }}
 }
 
@@ -340,11 +340,11 @@ func TestEnqueueErrorsHint(t *testing.T) {
 		{"failed transaction", b.box, "select 1/0", "roll back"},
 	} {
 		tx := b.begin()
-		tx.exec(c.with)
+		_ = tx.exec(c.with) // the second one is to fail
 		if _, err := c.box.Enqueue(t.Context(), tx.Tx, event("a")); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
 		}
-		tx.Rollback()
+		must(t, tx.Rollback())
 	}
 
 	lite := openSQLite(t, filepath.Join(t.TempDir(), "db"))
@@ -384,7 +384,7 @@ func TestPgxSavepoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background())
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	err = pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 		if _, err := b.box.Enqueue(t.Context(), outbox.Pgx(tx), event("outer")); err != nil {
 			return err

@@ -245,7 +245,7 @@ func TestMigrateFailsWhole(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "0001_outbox") {
 				t.Fatalf("got %v, want an error that names the migration", err)
 			}
-			if _, err := c.db.Exec("select 1 from outbox_event"); err == nil {
+			if _, err := c.db.ExecContext(t.Context(), "select 1 from outbox_event"); err == nil {
 				t.Error("the log was left behind")
 			}
 			run(t, c.db, "drop table outbox_delivery")
@@ -278,21 +278,19 @@ func TestMigrateRefusesBadNames(t *testing.T) {
 }
 
 // psql feeds a script to the real client, which stops at the first error.
-func psql(t *testing.T, url, script string) string {
+func psql(t *testing.T, url, script string) {
 	t.Helper()
-	cmd := exec.Command("psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-d", url)
+	cmd := exec.CommandContext(t.Context(), "psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-d", url)
 	cmd.Stdin = strings.NewReader(script)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("psql: %v\n%s", err, out)
 	}
-	return string(out)
 }
 
 // dump returns the definition of everything in a database, without the random key that newer versions of pg_dump put in.
 func dump(t *testing.T, url string) string {
 	t.Helper()
-	out, err := exec.Command("pg_dump", "--schema-only", "--no-owner", "-d", url).Output()
+	out, err := exec.CommandContext(t.Context(), "pg_dump", "--schema-only", "--no-owner", "-d", url).Output()
 	if err != nil {
 		t.Fatalf("pg_dump: %v", err)
 	}

@@ -51,7 +51,7 @@ func TestNotifyOnlyWhileARelaySleeps(t *testing.T) {
 		}, 1}, // PostgreSQL folds what is the same in one transaction
 		{"nothing written", "", func(t *testing.T) {
 			inTx(t, b.db, func(tx *sql.Tx) error {
-				_, err := tx.Exec("insert into " + b.event + " (event_id, topic_name, event_type) values ('there', 't', 'T')")
+				_, err := tx.ExecContext(t.Context(), "insert into "+b.event+" (event_id, topic_name, event_type) values ('there', 't', 'T')")
 				return err
 			})
 			inTx(t, b.db, func(tx *sql.Tx) error {
@@ -152,7 +152,7 @@ func listen(t *testing.T, url string) listener {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	_, err = conn.Exec(t.Context(), "listen pillarbox")
 	must(t, err)
 	return listener{conn}

@@ -88,12 +88,12 @@ func TestRoles(t *testing.T) {
 			db.SetMaxOpenConns(1)
 			run(t, db, "set search_path to "+schema.Quote(oddSchema))
 			for _, statement := range may[role] {
-				if _, err := db.Exec(statement); err != nil {
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
 					t.Errorf("%s: %v", statement, err)
 				}
 			}
 			for _, statement := range mayNot[role] {
-				_, err := db.Exec(statement)
+				_, err := db.ExecContext(t.Context(), statement)
 				if refused := (*pgconn.PgError)(nil); !errors.As(err, &refused) || refused.Code != "42501" {
 					t.Errorf("%s: got %v, want insufficient_privilege", statement, err)
 				}

@@ -174,7 +174,7 @@ func TestStatusViewIsIndexed(t *testing.T) {
 			run(t, b.db, "insert into outbox_cursor (destination, position) values ('a', 10000), ('b', 10000)")
 			run(t, b.db, `insert into outbox_delivery (destination, seq, status)
 				select destination, seq, case when seq % 1000 = 7 then 'QUARANTINED' else 'PUBLISHED' end from outbox_event, outbox_cursor`)
-			run(t, b.db, "analyze")
+			run(t, b.db, "analyze") //nolint:misspell // SQL
 			explain, endToEnd := "explain ", regexp.MustCompile(`Seq Scan on outbox_(event|delivery)`)
 			if name == "SQLite" {
 				explain, endToEnd = "explain query plan ", regexp.MustCompile(`SCAN (e|d|above)\b`)
@@ -198,7 +198,7 @@ func TestStatusViewIsIndexed(t *testing.T) {
 // plan returns the last column of all rows.
 func plan(t testing.TB, db *sql.DB, query string) string {
 	t.Helper()
-	rows, err := db.Query(query)
+	rows, err := db.QueryContext(t.Context(), query)
 	if err != nil {
 		t.Fatal(err)
 	}
