@@ -136,6 +136,9 @@ func (d *decoder) checkRelay(c *Config, name string) {
 		}
 		key, _, _ := strings.Cut(text, " ")
 		at := join(path, strings.TrimSuffix(key, ":"))
+		if _, known := d.places[at]; !known && strings.HasPrefix(text, "timeout ") {
+			at = "relay.lease" // a default that does not fit the lease
+		}
 		if _, known := d.places[at]; !known {
 			at = path
 		}

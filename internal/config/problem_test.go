@@ -192,7 +192,7 @@ destinations:
     http: {url: https://a.example}
 `, []string{
 			`f.yaml:6:14: destinations.a: timeout 8s does not fit in the lease of 5s: a delivery may take two thirds of it. ` +
-				`Set the timeout to at most 3.333333333s, or the lease to at least 12s`}},
+				`Set the timeout to at most 3.333s, or the lease to at least 12s`}},
 		"a lease out of bounds": {db + dest + "relay: {lease: 2h}\n", []string{
 			`f.yaml:3:16: relay: lease 2h0m0s is outside 1s to 1h0m0s`}},
 		"the relay's rules": {db + `destinations:

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/pillarbox-dev/pillarbox/destination/http"
+	"github.com/pillarbox-dev/pillarbox/envelope"
 	"github.com/pillarbox-dev/pillarbox/internal/config"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -62,6 +63,7 @@ func httpCodes() []string {
 		http.CodeProtocol, http.CodeMoved, http.CodeRedirect, http.CodeUnauthorized, http.CodeForbidden, http.CodeEgress,
 		http.CodeGone, http.CodeRateLimited, http.CodeOverloaded,
 		http.CodeTimeout, http.CodeDial, http.CodeDNS, http.CodeTLS, http.CodeReset, http.CodeConfig, http.CodePolicy,
-		http.CodeCancelled, http.CodeNoTarget, http.CodeHeaders, http.CodeBody,
+		http.CodeCancelled, http.CodeNoTarget, http.CodeHeaders,
+		envelope.CodeInvalid, envelope.CodeTimeout,
 	}
 }

@@ -26,8 +26,8 @@ import (
 type Process struct {
 	// Owner is the process's name in leases.
 	Owner string
-	// Addr is where it is listened on; nil: nothing is served.
-	Addr net.Addr
+	// Addr is where it listens, with the port that was chosen for port 0; "": nothing is served.
+	Addr string
 
 	log      *slog.Logger
 	relay    *relay.Relay
@@ -119,7 +119,7 @@ func (p *Process) listen(ctx context.Context, c *config.Config, metrics promethe
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w: choose another address with listen, or stop who has it", c.Listen, err)
 	}
-	p.listener, p.Addr = listener, listener.Addr()
+	p.listener, p.Addr = listener, listener.Addr().String()
 	return nil
 }
 
