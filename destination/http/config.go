@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pillarbox-dev/pillarbox/relay"
+	"github.com/pillarbox-dev/pillarbox/envelope"
 )
 
 // Config is what a Destination is made of. The zero value of a field means its default.
@@ -25,9 +25,9 @@ type Config struct {
 
 	// Method is POST or PUT. Default POST.
 	Method string
-	// Body makes the bytes that are sent and signed, and names their type. Default Payload. An error rejects the
-	// event as BODY_FAILED; it is stored, so it must not hold a secret.
-	Body func(*relay.Event) (body []byte, contentType string, err error)
+	// Envelope makes what is sent and signed. Default: the payload as it is, and an empty body for a tombstone. Its headers win
+	// over the event's and over Headers; those of HTTP itself and the signatures it cannot replace.
+	Envelope envelope.Envelope
 	// Signing says how the body is signed. Default: not at all.
 	Signing Signing
 	// Headers names what is sent about the event; EventHeaders says what becomes of its own headers.
@@ -101,8 +101,8 @@ func (c Config) withDefaults() Config {
 	if c.Method == "" {
 		c.Method = http.MethodPost
 	}
-	if c.Body == nil {
-		c.Body = Payload
+	if c.Envelope == nil {
+		c.Envelope, _ = envelope.New(envelope.Config{Target: envelope.HTTP}) // the payload alone has nothing to go wrong
 	}
 	if c.UserAgent == "" {
 		c.UserAgent = "Pillarbox"

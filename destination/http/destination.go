@@ -19,10 +19,11 @@ type Destination struct {
 	streaks streaks
 }
 
-// It is what the relay knows as a Router and a Checker.
+// It is what the relay knows as a Router, a Limiter and a Checker.
 var (
 	_ relay.Destination = (*Destination)(nil)
 	_ relay.Router      = (*Destination)(nil)
+	_ relay.Limiter     = (*Destination)(nil)
 	_ relay.Checker     = (*Destination)(nil)
 )
 
@@ -63,7 +64,7 @@ func (d *Destination) Endpoint(e *relay.Event) string {
 	return own[d.config.EndpointHeader]
 }
 
-// EndpointLimit is how many deliveries may be under way to the endpoint at once; 0: it has no limit of its own.
+// EndpointLimit implements relay.Limiter.
 func (d *Destination) EndpointLimit(name string) int {
 	if e, ok := d.lookup(name); ok && e.MaxInFlight > 0 {
 		return e.MaxInFlight

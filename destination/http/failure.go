@@ -118,7 +118,7 @@ func notConnected(err error, text string) relay.Outcome {
 	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect"):
 		return unavailable(CodeDial, text+": check that the endpoint is up, its port, and the way to it")
 	case strings.HasPrefix(text, "net/http: invalid header"):
-		return paused(CodeConfig, text+": the content type of Config.Body must be one line")
+		return paused(CodeConfig, text+": the content type that the envelope gives must be one line")
 	}
 	return unavailable(CodeTLS, "TLS handshake: "+text)
 }

@@ -91,7 +91,9 @@ func TestFilesNoticeQuickChanges(t *testing.T) {
 }
 
 // The same as TestRotationUnderLoad, with files that are remembered from the first read on.
-func TestRotationOfRememberedFiles(t *testing.T) { rotateUnderLoad(t, &files{settled: time.Millisecond}) }
+func TestRotationOfRememberedFiles(t *testing.T) {
+	rotateUnderLoad(t, &files{settled: time.Millisecond})
+}
 
 // After forget a file is read whatever its times say.
 func TestFilesForget(t *testing.T) {

@@ -10,15 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pillarbox-dev/pillarbox/envelope"
 	"github.com/pillarbox-dev/pillarbox/outbox/webhook"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-// Codes for an event that cannot be made into a request. Both are Rejects: they are about the event.
-const (
-	CodeHeaders = "HEADERS_INVALID" // its headers are no flat object, or its id does not fit into a header
-	CodeBody    = "BODY_FAILED"     // Config.Body failed
-)
+// CodeHeaders is the code of a Reject: the event's headers are no flat object, or its id does not fit into a header.
+const CodeHeaders = "HEADERS_INVALID"
 
 // Signing says how a body is signed. Both may be on.
 type Signing struct {
@@ -149,9 +147,10 @@ func (d *Destination) compose(e *relay.Event) (m message, out *relay.Outcome) {
 		return m, reject(CodeHeaders, "the event id "+quote(e.ID)+" cannot be sent in a header, and a receiver dedupes by it: "+
 			"discard the event and enqueue it again with another id")
 	}
-	body, contentType, err := d.config.Body(e)
+	wrapped, err := d.config.Envelope.Wrap(e)
 	if err != nil {
-		return m, reject(CodeBody, err.Error())
+		out := envelope.Outcome(err)
+		return m, &out
 	}
 	var own map[string]string
 	if !d.headers.event.Omit {
@@ -159,15 +158,20 @@ func (d *Destination) compose(e *relay.Event) (m message, out *relay.Outcome) {
 			return m, reject(CodeHeaders, err.Error()+": repair the headers, then retry")
 		}
 	}
-	m = message{id: e.ID, body: body, header: make(http.Header, len(own)+8)}
+	m = message{id: e.ID, body: wrapped.Value, header: make(http.Header, len(own)+len(wrapped.Headers)+8)}
 	d.headers.addEvent(m.header, own)
 	set(m.header, "User-Agent", d.config.UserAgent)
 	set(m.header, d.headers.idempotency, e.ID)
 	set(m.header, d.headers.id, e.ID)
 	set(m.header, d.headers.kind, headerValue(e.Type))
 	set(m.header, d.headers.topic, headerValue(e.Topic))
-	if len(body) > 0 {
-		set(m.header, "Content-Type", contentType)
+	for _, h := range wrapped.Headers {
+		if key := headerKey(h.Name); !slices.Contains(reservedHeaders, key) {
+			set(m.header, key, headerValue(string(h.Value)))
+		}
+	}
+	if wrapped.ContentType != "" {
+		set(m.header, "Content-Type", wrapped.ContentType)
 	}
 	return m, nil
 }
@@ -177,14 +181,6 @@ func set(h http.Header, key, value string) {
 	if key != "" {
 		h[key] = []string{value}
 	}
-}
-
-// Payload is the default for Config.Body: the producer's bytes as they are; nothing for a tombstone.
-func Payload(e *relay.Event) (body []byte, contentType string, err error) {
-	if e.Binary {
-		return e.Payload, "application/octet-stream", nil
-	}
-	return e.Payload, "application/json", nil
 }
 
 // addEvent makes the event's own headers fit to send. Of two that come out under one name the first by name is sent.

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pillarbox-dev/pillarbox/envelope"
 	"github.com/pillarbox-dev/pillarbox/outbox/webhook"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
@@ -64,6 +64,11 @@ func TestRequest(t *testing.T) {
 	sameHeader(t, got.header, want)
 }
 
+// wrap makes an envelope of a function.
+type wrap func(*relay.Event) (envelope.Message, error)
+
+func (w wrap) Wrap(e *relay.Event) (envelope.Message, error) { return w(e) }
+
 func sameHeader(t testing.TB, got, want http.Header) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -91,10 +96,18 @@ func TestRequestVariants(t *testing.T) {
 			return r.body == "\xff\xfe\x00" && r.header.Get("Content-Type") == "application/octet-stream"
 		}},
 		"put": {nil, func(c *Config) { c.Method = "PUT" }, func(r received) bool { return r.method == "PUT" }},
-		"a body of its own": {nil, func(c *Config) {
-			c.Body = func(e *relay.Event) ([]byte, string, error) { return []byte("<" + e.ID + ">"), "text/xml", nil }
+		"an envelope": {nil, func(c *Config) {
+			c.Envelope = wrap(func(e *relay.Event) (envelope.Message, error) {
+				return envelope.Message{Value: []byte("<" + e.ID + ">"), ContentType: "text/xml", Headers: []envelope.Header{
+					{Name: "ce-id", Value: []byte(e.ID)}, {Name: "pillarbox-topic", Value: []byte("other")},
+					{Name: "host", Value: []byte("elsewhere")}, {Name: "Pillarbox-Signature", Value: []byte("fake")},
+				}}, nil
+			})
+			c.Signing.Hex, c.Endpoint.Secret = true, "s3cret"
 		}, func(r received) bool {
-			return r.body == "<0190a1b2-0000-7000-8000-000000000001>" && r.header.Get("Content-Type") == "text/xml"
+			return r.body == "<0190a1b2-0000-7000-8000-000000000001>" && r.header.Get("Content-Type") == "text/xml" &&
+				r.header.Get("Ce-Id") == "0190a1b2-0000-7000-8000-000000000001" && r.header.Get("Pillarbox-Topic") == "other" &&
+				r.header.Get("Pillarbox-Signature") == webhook.SignHex([]byte("s3cret"), []byte(r.body))
 		}},
 		"names left out": {nil, func(c *Config) { c.Headers = HeaderNames{"-", "-", "-", "-"} }, func(r received) bool {
 			return r.header["Idempotency-Key"] == nil && r.header["Pillarbox-Event-Id"] == nil && r.header["Pillarbox-Topic"] == nil
@@ -164,8 +177,10 @@ func TestEventHeaders(t *testing.T) {
 // What is about the event and cannot be sent is rejected, and nothing goes out.
 func TestUnsendableEvents(t *testing.T) {
 	server := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })
-	failing := func(c *Config) {
-		c.Body = func(*relay.Event) ([]byte, string, error) { return nil, "", errors.New("no envelope") }
+	failing := func(err error) func(*Config) {
+		return func(c *Config) {
+			c.Envelope = wrap(func(*relay.Event) (envelope.Message, error) { return envelope.Message{}, err })
+		}
 	}
 	for name, tt := range map[string]struct {
 		event  func(*relay.Event)
@@ -177,7 +192,9 @@ func TestUnsendableEvents(t *testing.T) {
 		"no id":             {func(e *relay.Event) { e.ID = "" }, nil, *reject(CodeHeaders, "event id")},
 		"id with newline":   {func(e *relay.Event) { e.ID = "a\nb" }, nil, *reject(CodeHeaders, "event id")},
 		"id with space":     {func(e *relay.Event) { e.ID = " a" }, nil, *reject(CodeHeaders, "event id")},
-		"body fails":        {nil, failing, *reject(CodeBody, "no envelope")},
+		"cannot be wrapped": {nil, failing(&envelope.InvalidError{Problem: "no case", Hint: "add one"}),
+			*reject(envelope.CodeInvalid, "no case: add one")},
+		"wrapped too slowly": {nil, failing(envelope.ErrTimeout), relay.Outcome{Code: envelope.CodeTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEvent()
@@ -192,7 +209,9 @@ func TestUnsendableEvents(t *testing.T) {
 		})
 	}
 	bad := newDestination(t, server.URL, func(c *Config) {
-		c.Body = func(*relay.Event) ([]byte, string, error) { return []byte("x"), "text/plain\r\nX: y", nil }
+		c.Envelope = wrap(func(*relay.Event) (envelope.Message, error) {
+			return envelope.Message{Value: []byte("x"), ContentType: "text/plain\r\nX: y"}, nil
+		})
 	})
 	same(t, deliver(t, bad, newEvent()), paused(CodeConfig, "content type"))
 }
