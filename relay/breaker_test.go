@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 var (
 	dialFailed = Outcome{Kind: Unavailable, Code: "DIAL"}
 	overloaded = Outcome{Kind: Retry, Code: "HTTP_503", Trouble: true}

@@ -1,9 +1,6 @@
 package relay
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // Range is a run of sequence numbers, both ends included.
 type Range struct{ First, Last int64 }
@@ -22,7 +19,8 @@ type Range struct{ First, Last int64 }
 //	so a row that it does not see will never be seen      (Saw)
 //
 // Order within a key is kept because its writers are serialised by the row they update: whoever sees the later event sees
-// the earlier one. A gap that turns visible is therefore handed out before the new rows of the same page.
+// the earlier one. So every read looks at all gaps, and a gap that turns visible is handed out before the new rows of the
+// same page. To leave an old gap out of a read would hand out the later event of a key before the earlier one.
 //
 // What was handed out stays open until Done. The position that State returns lies below the first open number.
 type Cursor struct {
@@ -38,10 +36,6 @@ type gap struct {
 	Range
 	noticed uint64 // the mark of the read that noticed it
 	bound   uint64 // 0: none yet
-	asked   bool   // the read under way looks at it
-	born    time.Time
-	again   time.Time
-	wait    time.Duration
 }
 
 type slot struct {
@@ -49,16 +43,9 @@ type slot struct {
 	done bool
 }
 
-// A gap is looked at with every read while it is young, then less and less often.
-const (
-	gapYoung   = 100 * time.Millisecond
-	gapMaxWait = time.Second
-	// maxGapsAsked bounds the ranges of one read.
-	maxGapsAsked = 1000
-	// MaxGaps bounds the ranges that are kept. When a transaction stays open while others roll back, ranges gather; at
-	// the bound nothing new is read until it ends. Each costs 16 bytes in every settle.
-	MaxGaps = 20_000
-)
+// MaxGaps bounds the ranges that are kept. When a transaction stays open while others roll back, ranges gather; at the bound
+// nothing new is read until it ends. Each costs 16 bytes in every settle and an index probe in every read.
+const MaxGaps = 20_000
 
 // NewCursor returns a cursor as the last settle left it. Bounds are never stored, so every inherited gap needs a new one.
 func NewCursor(position int64, gaps []Range) *Cursor {
@@ -75,14 +62,10 @@ func (c *Cursor) Next() int64 { return c.next }
 // Full says that no more gaps can be kept: only gaps may be read.
 func (c *Cursor) Full() bool { return len(c.gaps) >= MaxGaps }
 
-// Ask returns the position to read above, and the gaps that are to be looked at now.
-func (c *Cursor) Ask(now time.Time) (after int64, gaps []Range) {
-	for i := range c.gaps {
-		g := &c.gaps[i]
-		g.asked = len(gaps) < maxGapsAsked && !g.again.After(now)
-		if g.asked {
-			gaps = append(gaps, g.Range)
-		}
+// Ask returns the position to read above, and the gaps to look at.
+func (c *Cursor) Ask() (after int64, gaps []Range) {
+	for _, g := range c.gaps {
+		gaps = append(gaps, g.Range)
 	}
 	return c.next, gaps
 }
@@ -94,14 +77,14 @@ type Seen struct {
 }
 
 // Saw takes in the page that was read for the last Ask. Its wanted events are open from now on.
-func (c *Cursor) Saw(p Page, now time.Time) Seen {
+func (c *Cursor) Saw(p Page) Seen {
 	seen := Seen{Filled: len(p.GapSeqs)}
-	seen.Dead = c.sawGaps(p, now)
+	seen.Dead = c.sawGaps(p)
 	c.mark++
 	before := c.next
 	for _, seq := range p.Seqs {
 		if seq > c.next+1 {
-			c.gaps = append(c.gaps, gap{Range: Range{c.next + 1, seq - 1}, noticed: c.mark, born: now, again: now})
+			c.gaps = append(c.gaps, gap{Range: Range{c.next + 1, seq - 1}, noticed: c.mark})
 		}
 		c.next = seq
 	}
@@ -115,13 +98,13 @@ func (c *Cursor) Saw(p Page, now time.Time) Seen {
 	return seen
 }
 
-// sawGaps takes out of the asked gaps what was visible, and drops what is dead.
-func (c *Cursor) sawGaps(p Page, now time.Time) (dead int64) {
-	if !slices.ContainsFunc(c.gaps, func(g gap) bool { return g.asked }) {
+// sawGaps takes out of the gaps what was visible, and drops what is dead.
+func (c *Cursor) sawGaps(p Page) (dead int64) {
+	if len(c.gaps) == 0 {
 		return 0
 	}
 	visible := p.GapSeqs
-	looked := c.next // up to here the asked gaps were looked at
+	looked := c.next // up to here the gaps were looked at
 	if p.GapsCut {
 		looked = 0
 		if n := len(visible); n > 0 {
@@ -136,16 +119,14 @@ func (c *Cursor) sawGaps(p Page, now time.Time) (dead int64) {
 			dead += r.Last - r.First + 1
 		default:
 			g.Range = r
-			kept = append(kept, g.later(now))
+			kept = append(kept, g)
 		}
 	}
 	for _, g := range c.gaps {
-		if !g.asked || g.First > looked {
-			g.asked = false
+		if g.First > looked {
 			kept = append(kept, g)
 			continue
 		}
-		g.asked = false
 		first := g.First
 		for len(visible) > 0 && visible[0] <= g.Last {
 			missing(g, Range{first, visible[0] - 1})
@@ -160,17 +141,6 @@ func (c *Cursor) sawGaps(p Page, now time.Time) (dead int64) {
 	}
 	c.gaps = kept
 	return dead
-}
-
-// later returns the gap with the time of its next look.
-func (g gap) later(now time.Time) gap {
-	if now.Sub(g.born) < gapYoung {
-		g.again = now
-		return g
-	}
-	g.wait = min(max(2*g.wait, gapYoung), gapMaxWait)
-	g.again = now.Add(g.wait)
-	return g
 }
 
 // Mark is taken when a settle begins, for the Bind that follows it.

@@ -23,7 +23,7 @@ func (t *tenure) read(now time.Time) {
 		return
 	}
 	q := Query{Limit: min(limit, room), MaxBytes: t.MaxInFlightBytes - t.board.bytes, Topics: t.Topics}
-	q.After, q.Gaps = t.cursor.Ask(now)
+	q.After, q.Gaps = t.cursor.Ask()
 	if t.cursor.Full() {
 		q.After = math.MaxInt64 // nothing but the gaps
 	}
@@ -40,9 +40,11 @@ func (t *tenure) read(now time.Time) {
 // wantsMore tells whether the unit is in a state to take in more of the log.
 func (t *tenure) wantsMore() bool {
 	switch {
-	case t.stopping, t.pause.Reason != "", t.blind:
+	case t.stopping, t.pause.Reason != "":
 		return false
-	case t.board.held >= t.MaxHeldLanes:
+	case t.behind:
+		return true
+	case t.blind, t.board.held >= t.MaxHeldLanes:
 		return false
 	case t.isolating:
 		return t.cursor.Next() < t.suspects
@@ -63,10 +65,14 @@ func (t *tenure) sawPage(p Page, err error, took time.Duration, now time.Time) {
 		return
 	}
 	t.readFails.reset()
-	seen := t.cursor.Saw(p, now)
+	seen := t.cursor.Saw(p)
 	t.observer.Read(t.Name, len(p.Events), took)
 	t.noticeGaps(seen)
 	t.takeIn(p, now)
+	if t.behind && !p.GapsCut && (t.cursor.Next() >= t.caughtUp || !p.Full) {
+		t.behind, t.claimFrom = false, t.acc.number
+		t.acc.wanted = true
+	}
 	if len(p.Seqs) > 0 || len(p.GapSeqs) > 0 {
 		t.poll.reset()
 		t.pollAt, t.asleep = now, false
@@ -122,6 +128,9 @@ func (t *tenure) place(d *delivery) {
 	d.lane = d.endpoint.lanes[d.Key]
 	t.board.remember(d)
 	switch {
+	case t.blind && d.Key != "":
+		d.lane = t.board.lane(d.endpoint, d.Key)
+		t.park(d)
 	case d.mustPark():
 		t.park(d)
 	case d.AvailableIn > 0:
@@ -138,10 +147,14 @@ func (t *tenure) park(d *delivery) {
 	if d.lane != nil {
 		d.lane.parked = true
 		if !d.endpoint.spilled {
-			t.board.hold(d.lane, false)
+			t.board.hold(d.lane)
 		}
 	}
 	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != "", ErrorCode: t.takenOver(d)})
+	if t.behind && d.lane != nil { // it may stand before the row that its lane waits for
+		d.lane.reached(d.lane.waitsFor)
+		t.board.rest(d.lane)
+	}
 }
 
 // takenOver returns the error code of a row that is written without an attempt: it keeps in mind, over claims and owners,
@@ -159,7 +172,7 @@ func (t *tenure) postpone(d *delivery) {
 	t.gather(d, Row{Status: StatusPending, Attempts: d.before, OpenLane: d.Key != "", Due: true, NextIn: d.AvailableIn,
 		ErrorCode: t.takenOver(d)})
 	if d.lane = t.board.lane(d.endpoint, d.Key); d.lane != nil {
-		t.board.hold(d.lane, true)
+		t.board.holdFor(d.lane, d.Seq)
 	}
 }
 
@@ -235,8 +248,8 @@ func (t *tenure) claimed(c Claim, r Claimed, now time.Time) {
 	for i, open := range r.Deliveries {
 		e := t.board.endpoint(open.Endpoint)
 		l := t.board.lane(e, open.Event.Key)
-		if l != nil && c.Due {
-			l.waits = false
+		if l != nil {
+			l.reached(open.Event.Seq)
 		}
 		if open.Status == StatusDiscarded {
 			if l != nil {
@@ -258,7 +271,7 @@ func (t *tenure) claimed(c Claim, r Claimed, now time.Time) {
 func (t *tenure) placeClaimed(d *delivery, c Claim) {
 	l := d.lane
 	if l != nil && !d.endpoint.spilled {
-		t.board.hold(l, false) // further rows may stand behind it
+		t.board.hold(l) // further rows may stand behind it
 	}
 	switch {
 	case t.isCulprit(d):

@@ -34,6 +34,8 @@ type lane struct {
 	// waits: a row stands in the way that only time or an operator moves. Otherwise a held lane is
 	// claimed as soon as it has nothing in memory.
 	waits bool
+	// waitsFor is the number of that row, 0 when only the ledger knows it.
+	waitsFor int64
 	// parked: rows were added since the last claim began, so that an empty answer proves nothing.
 	parked bool
 	// after is the settle that has to be done before the ledger knows all that happened to the lane.
@@ -172,12 +174,27 @@ func (b *board) take(e *endpoint, n int, into []*delivery) []*delivery {
 }
 
 // hold makes a lane wait behind rows of the ledger.
-func (b *board) hold(l *lane, waits bool) {
+func (b *board) hold(l *lane) {
 	if !l.held {
 		l.held = true
 		b.held++
 	}
-	l.waits = l.waits || waits
+}
+
+// holdFor makes a lane wait behind a row that only time or an operator moves; 0: the ledger knows which.
+func (b *board) holdFor(l *lane, seq int64) {
+	b.hold(l)
+	if !l.waits || seq != 0 && (l.waitsFor == 0 || seq < l.waitsFor) {
+		l.waitsFor = seq
+	}
+	l.waits = true
+}
+
+// reached is told that a row of the lane was claimed: nothing in the ledger stands before it.
+func (l *lane) reached(seq int64) {
+	if l.waitsFor == 0 || seq <= l.waitsFor {
+		l.waits, l.waitsFor = false, 0
+	}
 }
 
 // rest decides what a lane that is not busy does next: go on, ask the ledger for what it is held by, or be forgotten.
@@ -186,9 +203,7 @@ func (b *board) rest(l *lane) {
 	case l.busy:
 	case len(l.queue) > 0:
 		b.wakeLane(l)
-	case l.held && l.waits:
-	case l.held && l.endpoint.spilled: // a pass over the endpoint finds its rows
-		b.free(l)
+	case l.held && (l.waits || l.endpoint.spilled): // time, an operator, or the passes over the endpoint come first
 	case l.held:
 		if !l.claiming {
 			l.claiming = true
@@ -202,7 +217,7 @@ func (b *board) rest(l *lane) {
 // free ends a hold.
 func (b *board) free(l *lane) {
 	if l.held {
-		l.held, l.waits = false, false
+		l.held, l.waits, l.waitsFor = false, false, 0
 		b.held--
 	}
 	b.rest(l)

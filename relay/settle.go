@@ -83,7 +83,7 @@ func (t *tenure) failed(d *delivery, v verdict) {
 	t.gather(d, Row{Status: StatusFailed, Attempts: v.attempts, Attempted: true, OpenLane: d.Key != "", Due: true, NextIn: v.nextIn,
 		ErrorCode: v.code, ErrorMessage: v.message})
 	if d.lane != nil {
-		t.board.hold(d.lane, true)
+		t.board.holdFor(d.lane, d.Seq)
 	}
 }
 
@@ -93,7 +93,7 @@ func (t *tenure) quarantine(d *delivery, v verdict) {
 	t.gather(d, Row{Status: StatusQuarantined, Attempts: v.attempts, Attempted: true, OpenLane: hold,
 		ErrorCode: v.code, ErrorMessage: v.message})
 	if hold {
-		t.board.hold(d.lane, true)
+		t.board.holdFor(d.lane, d.Seq)
 	}
 }
 
@@ -267,7 +267,7 @@ func (t *tenure) background(write func(ctx context.Context) (apply func(now time
 // claim takes what the ledger holds and what can go on now: first what is due, then lanes that were held, then
 // endpoints that were spilled. It reports whether a claim has started.
 func (t *tenure) claim(now time.Time) bool {
-	if t.stopping || t.pause.Reason != "" || !t.mayStart(now) {
+	if t.stopping || t.pause.Reason != "" || t.behind || t.settledNo < t.claimFrom || !t.mayStart(now) {
 		return false
 	}
 	room := min(pageSize, t.MaxInFlight-t.board.inMemory)
@@ -339,7 +339,7 @@ func (t *tenure) claimLane(c Claim) bool {
 			case l.parked:
 				t.board.rest(l)
 			case r.Blocked:
-				l.waits = true
+				t.board.holdFor(l, 0)
 			default:
 				t.board.free(l)
 			}
@@ -395,6 +395,9 @@ func (t *tenure) passed(e *endpoint, c Claim, r Claimed, idle bool) {
 	e.passed = 0
 	if c.After == 0 && idle && !e.parked {
 		e.spilled = false
+		for _, l := range e.lanes {
+			t.board.rest(l)
+		}
 		t.acc.wanted = t.acc.wanted || t.isolating
 		return
 	}

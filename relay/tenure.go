@@ -31,6 +31,12 @@ type tenure struct {
 	suspects int64 // up to here a former owner may have handed out what has no row
 	culprits map[int64]struct{}
 	blind    bool // more lanes are blocked than could be listed
+	// behind: the log has not been read again as far as the former owner had come, which is up to caughtUp at least. What
+	// it wrote down of a lane may stand behind what it had only in memory, so nothing is claimed until then, and until
+	// the settle claimFrom has written down what is parked.
+	behind    bool
+	caughtUp  int64
+	claimFrom uint64
 
 	isolating bool
 	pause     Pause
@@ -302,9 +308,11 @@ func (t *tenure) takeOver(ctx context.Context) error {
 	t.above = make(map[int64]struct{}, len(r.Above))
 	for _, seq := range r.Above {
 		t.above[seq] = struct{}{}
+		t.caughtUp = max(t.caughtUp, seq)
 	}
+	t.behind = true
 	for _, id := range r.Lanes {
-		t.board.hold(t.board.lane(t.board.endpoint(id.Endpoint), id.Key), true)
+		t.board.holdFor(t.board.lane(t.board.endpoint(id.Endpoint), id.Key), 0)
 	}
 	t.blind = r.LanesCut
 	for _, name := range r.Endpoints {

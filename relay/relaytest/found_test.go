@@ -185,3 +185,58 @@ func TestLostRecoverAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A gap is looked at in every read: the read that sees the later event of a key must see the earlier one too, however
+// long that one's transaction was open.
+func TestOrderOverAnOldGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dest := &relaytest.Memory{}, &recorder{}
+		stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: dest})
+		defer stop()
+		for age := range 40 {
+			first := store.Begin()
+			first.Insert(relay.Event{ID: "first", Key: "k"})
+			store.Enqueue(relay.Event{ID: "other"})
+			time.Sleep(time.Duration(age) * 100 * time.Millisecond)
+			first.Commit()
+			store.Enqueue(relay.Event{ID: "second", Key: "k"})
+			time.Sleep(5 * time.Second)
+			got := slices.DeleteFunc(dest.ids()[3*age:], func(id string) bool { return id == "other" })
+			if want := []string{"first", "second"}; !slices.Equal(got, want) {
+				t.Errorf("with a gap that is %d00 ms old: delivered %v, want %v", age, got, want)
+			}
+		}
+	})
+}
+
+// A relay died with the first event of a lane in memory and a later one in the ledger. The next owner reads the log again
+// before it claims anything.
+func TestOrderOverATakeover(t *testing.T) {
+	for name, row := range map[string]relay.Row{
+		"parked":    {Seq: 2, Status: relay.StatusPending, Key: "k", OpenLane: true},
+		"postponed": {Seq: 2, Status: relay.StatusPending, Key: "k", OpenLane: true, Due: true, NextIn: time.Second},
+		"failed":    {Seq: 2, Status: relay.StatusFailed, Attempts: 1, Key: "k", OpenLane: true, Due: true, NextIn: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, dest := &relaytest.Memory{}, &recorder{}
+				store.Enqueue(relay.Event{ID: "a", Key: "k"}, relay.Event{ID: "b", Key: "k"}, relay.Event{ID: "c", Key: "k"})
+				lease, _, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				died := relay.Settlement{InFlightTo: 10, Rows: []relay.Row{row}}
+				if _, err := store.Settle(t.Context(), lease.LeaseID, died); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: dest})
+				defer stop()
+				time.Sleep(5 * time.Minute)
+				if got, want := dest.ids(), []string{"a", "b", "c"}; !slices.Equal(got, want) {
+					t.Errorf("delivered %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}

@@ -196,12 +196,12 @@ func (r *cursorReader) run(t *testing.T, ctx context.Context, stop <-chan struct
 
 // next reads a page and settles. It tells whether it found anything, and how many gaps are left.
 func (r *cursorReader) next(ctx context.Context) (found bool, gaps int, err error) {
-	after, asked := r.cursor.Ask(time.Now())
+	after, asked := r.cursor.Ask()
 	page, err := r.store.Read(ctx, relay.Query{After: after, Gaps: asked, Limit: 300, MaxBytes: 1 << 20})
 	if err != nil {
 		return false, 0, err
 	}
-	seen := r.cursor.Saw(page, time.Now())
+	seen := r.cursor.Saw(page)
 	r.filled, r.dead = r.filled+int64(seen.Filled), r.dead+seen.Dead
 	for _, e := range page.Events {
 		r.events = append(r.events, e)

@@ -43,12 +43,12 @@ func TestProducersInOtherProcesses(t *testing.T) {
 			last = true // what is read now is the rest
 		default:
 		}
-		after, gaps := cursor.Ask(d.read(t, relay.Query{Limit: 1}).Now)
+		after, gaps := cursor.Ask()
 		page := d.read(t, relay.Query{After: after, Gaps: gaps, Limit: 50})
 		if len(page.GapSeqs) > 0 {
 			t.Errorf("numbers %v turned visible behind a higher one", page.GapSeqs)
 		}
-		seen := cursor.Saw(page, page.Now)
+		seen := cursor.Saw(page)
 		if seen.Filled > 0 {
 			t.Errorf("%d numbers came out of gaps", seen.Filled)
 		}
@@ -113,9 +113,9 @@ func TestGapsAreDeadAtOnce(t *testing.T) {
 	l := d.lease(t, "dest")
 	cursor := relay.NewCursor(0, nil)
 	look := func() relay.Seen {
-		after, gaps := cursor.Ask(d.read(t, relay.Query{Limit: 1}).Now)
+		after, gaps := cursor.Ask()
 		page := d.read(t, relay.Query{After: after, Gaps: gaps})
-		return cursor.Saw(page, page.Now)
+		return cursor.Saw(page)
 	}
 	look()
 	if !cursor.Unbound() {
