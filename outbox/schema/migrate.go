@@ -230,13 +230,12 @@ const (
 // migrateSQLite writes BEGIN IMMEDIATE itself: database/sql has no word for it, and a transaction that begins as a reader
 // cannot always become a writer.
 func migrateSQLite(ctx context.Context, conn *sql.Conn, _ string) (applied []Migration, err error) {
-	if err := beginImmediate(ctx, conn); err != nil {
+	if err := patiently(ctx, conn, "begin immediate"); err != nil {
 		return nil, err
 	}
-	end := context.WithoutCancel(ctx)
 	defer func() {
 		if err != nil {
-			_, rollbackErr := conn.ExecContext(end, "rollback")
+			_, rollbackErr := conn.ExecContext(context.WithoutCancel(ctx), "rollback")
 			err = errors.Join(err, rollbackErr)
 		}
 	}()
@@ -247,19 +246,19 @@ func migrateSQLite(ctx context.Context, conn *sql.Conn, _ string) (applied []Mig
 	if err := apply(ctx, conn, missing); err != nil {
 		return nil, err
 	}
-	_, err = conn.ExecContext(end, "commit")
-	return missing, err
+	return missing, patiently(ctx, conn, "commit") // it waits for readers
 }
 
-func beginImmediate(ctx context.Context, conn *sql.Conn) error {
+// patiently runs a statement again for as long as the database is busy, which leaves everything as it was before.
+func patiently(ctx context.Context, conn *sql.Conn, statement string) error {
 	deadline := time.Now().Add(sqliteBusyTimeout)
 	for {
-		_, err := conn.ExecContext(ctx, "begin immediate")
+		_, err := conn.ExecContext(ctx, statement)
 		if err == nil || !isBusy(err) {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("another process writes to the database for %v already; find it and try again: %w",
+			return fmt.Errorf("the database has been busy for %v: find the process that holds it and try again: %w",
 				sqliteBusyTimeout, err)
 		}
 		select {
