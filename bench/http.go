@@ -54,11 +54,11 @@ func (h *overHTTP) measure(ctx context.Context, s *session) (*report, error) {
 }
 
 func (h *overHTTP) round(ctx context.Context, s *session, log *eventLog, r *receiver) error {
-	bare, err := h.bare(ctx, r)
+	bare, err := h.bare(ctx, s, log, r)
 	if err != nil {
 		return fmt.Errorf("without an outbox: %w", err)
 	}
-	s.say("bare client: %s requests/s", formatNumber(bare))
+	s.say("bare client: %s requests/s", formatNumber(bare.perSecond()))
 	if err := log.rewind(ctx); err != nil {
 		return err
 	}
@@ -77,19 +77,53 @@ func (h *overHTTP) round(ctx context.Context, s *session, log *eventLog, r *rece
 	}
 	s.say("pillarbox: %s events/s", formatNumber(relayed.perSecond()))
 	h.report.add("pillarbox_per_s", relayed.perSecond())
-	h.report.add("bare_per_s", bare)
-	h.report.add("ratio", relayed.perSecond()/bare)
+	h.report.add("bare_per_s", bare.perSecond())
+	h.report.add("ratio", relayed.perSecond()/bare.perSecond())
+	if s.serverPID != 0 { // both with the receiver's part, which is in this process
+		h.report.add("pillarbox_cpu_us_per_event", relayed.cpuPerEvent())
+		h.report.add("bare_cpu_us_per_event", bare.cpuPerEvent())
+		h.report.add("cpu_ratio", bare.cpuPerEvent()/relayed.cpuPerEvent())
+	}
 	return nil
 }
 
-// bare sends the events out of memory through the destination alone, and returns how many a second.
-func (h *overHTTP) bare(ctx context.Context, r *receiver) (perSecond float64, err error) {
+// bare sends the events out of memory through the destination alone.
+func (h *overHTTP) bare(ctx context.Context, s *session, log *eventLog, r *receiver) (drained, error) {
+	d := drained{events: h.events, settled: h.events}
 	destination, err := r.destination(httpdest.Config{Endpoint: r.endpoint("")})
 	if err != nil {
-		return 0, err
+		return d, err
 	}
 	defer destination.Close()
-	events := make([]relay.Event, h.events)
+	events := eventsInMemory(h.events)
+	meter, err := s.startMeter(ctx, log.pool)
+	if err != nil {
+		return d, err
+	}
+	var next, failed atomic.Int64
+	var workers sync.WaitGroup
+	start := time.Now()
+	for range h.concurrency {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(events)); i = next.Add(1) - 1 {
+				if !deliverOne(ctx, destination, &events[i]) {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	d.seconds = time.Since(start).Seconds()
+	if n := failed.Load(); n > 0 {
+		return d, fmt.Errorf("the measurement is void: %d of %d requests failed", n, h.events)
+	}
+	d.spent, err = meter.stop(ctx)
+	return d, err
+}
+
+// eventsInMemory are what a relay would have read of the log.
+func eventsInMemory(n int) []relay.Event {
+	events := make([]relay.Event, n)
 	for i := range events {
 		e := event(i)
 		events[i] = relay.Event{
@@ -98,24 +132,7 @@ func (h *overHTTP) bare(ctx context.Context, r *receiver) (perSecond float64, er
 			Type: e.Type, Version: 1, SchemaRef: e.SchemaRef, Payload: e.Payload, Headers: []byte("{}"),
 		}
 	}
-	var next, failed atomic.Int64
-	var workers sync.WaitGroup
-	start := time.Now()
-	for range h.concurrency {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(h.events); i = next.Add(1) - 1 {
-				if !deliverOne(ctx, destination, &events[i]) {
-					failed.Add(1)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	took := time.Since(start)
-	if n := failed.Load(); n > 0 {
-		return 0, fmt.Errorf("the measurement is void: %d of %d requests failed", n, h.events)
-	}
-	return float64(h.events) / took.Seconds(), nil
+	return events
 }
 
 // deliverOne makes one attempt under the timeout that the relay gives it by default.
