@@ -175,7 +175,7 @@ func (t *tenure) settleLane(l *lane, back, behind []*delivery) {
 	l.busy = false
 	t.board.giveBack(append(back, behind...))
 	if l.held && l.waits {
-		for _, d := range t.board.unqueue(l) {
+		for _, d := range t.board.unqueueBehind(l, l.waitsFor) {
 			t.park(d)
 		}
 	}

@@ -235,6 +235,18 @@ func (b *board) unqueue(l *lane) []*delivery {
 	return ds
 }
 
+// unqueueBehind takes what stands behind a number out of a lane's queue. What stands before it goes on.
+func (b *board) unqueueBehind(l *lane, seq int64) (behind []*delivery) {
+	for _, d := range b.unqueue(l) {
+		if d.Seq < seq {
+			b.enqueue(d)
+		} else {
+			behind = append(behind, d)
+		}
+	}
+	return behind
+}
+
 // unqueueAll takes everything that waits for the endpoint out of memory's queues.
 func (b *board) unqueueAll(e *endpoint) []*delivery {
 	ds := e.loose

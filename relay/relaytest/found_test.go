@@ -240,3 +240,29 @@ func TestOrderOverATakeover(t *testing.T) {
 		})
 	}
 }
+
+// A lane was claimed whose last event is not available yet. Those before it do not wait for it.
+func TestClaimedLaneWithOneThatIsNotAvailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		dest := &recorder{answer: func(_ context.Context, d relay.Delivery) relay.Outcome {
+			if d.ID == "a" && d.Attempt == 1 {
+				return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}
+		stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: dest})
+		defer stop()
+		store.Enqueue(relay.Event{ID: "a", Key: "k"})
+		time.Sleep(100 * time.Millisecond)
+		store.Enqueue(relay.Event{ID: "b", Key: "k"}, relay.Event{ID: "c", Key: "k"}, relay.Event{ID: "d", Key: "k", AvailableIn: time.Minute})
+		time.Sleep(30 * time.Second)
+		if got, want := dest.ids(), []string{"a", "a", "b", "c"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+		time.Sleep(time.Minute)
+		if got, want := dest.ids(), []string{"a", "a", "b", "c", "d"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+	})
+}
