@@ -60,7 +60,7 @@ func newBox(t *testing.T, dialect schema.Dialect) *box {
 }
 
 func (b *box) database() (name string) {
-	b.must(b.db.QueryRow("select current_database()").Scan(&name))
+	b.must(b.db.QueryRowContext(b.Context(), "select current_database()").Scan(&name))
 	return name
 }
 
@@ -103,19 +103,19 @@ func (b *box) cursor(destination string, position int64, topics ...string) {
 	b.exec(`insert into outbox_cursor (destination, position, topics) values (?1, ?2, ?3)`, destination, position, string(text))
 }
 
-// deliveries adds rows of one status from the number first on.
-func (b *box) deliveries(n int, destination, status string, first int) {
+// deliveries adds rows of one status to the destination d, from the number first on.
+func (b *box) deliveries(n int, status string, first int) {
 	b.Helper()
 	if b.dialect == schema.Postgres {
 		b.exec(`insert into outbox_delivery (destination, seq, status, published_at)
 			select $1, i, $2, case when $2 = 'PUBLISHED' then clock_timestamp() end
-			  from generate_series($3::bigint, $3::bigint + $4::bigint - 1) i`, destination, status, first, n)
+			  from generate_series($3::bigint, $3::bigint + $4::bigint - 1) i`, "d", status, first, n)
 		return
 	}
 	b.exec(`with recursive n(i) as (select ?3 union all select i + 1 from n where i < ?3 + ?4 - 1)
 		insert into outbox_delivery (destination, seq, status, published_at)
 		select ?1, i, ?2, case when ?2 = 'PUBLISHED' then cast(unixepoch('subsec') * 1000000 as integer) end from n`,
-		destination, status, first, n)
+		"d", status, first, n)
 }
 
 func (b *box) status() ops.Status {
@@ -154,13 +154,13 @@ func TestStatusCounts(t *testing.T) {
 		b.events(5, "other", time.Minute)    // 16–20, not wanted
 		b.cursor("d", 10, "orders*")
 		b.cursor("all", 0)
-		b.deliveries(4, "d", "PUBLISHED", 1)
-		b.deliveries(1, "d", "FAILED", 5)
-		b.deliveries(2, "d", "QUARANTINED", 6)
-		b.deliveries(1, "d", "PENDING", 8)
-		b.deliveries(1, "d", "PUBLISHING", 9)
-		b.deliveries(1, "d", "DISCARDED", 10)
-		b.deliveries(2, "d", "PUBLISHED", 11) // above the cursor, settled
+		b.deliveries(4, "PUBLISHED", 1)
+		b.deliveries(1, "FAILED", 5)
+		b.deliveries(2, "QUARANTINED", 6)
+		b.deliveries(1, "PENDING", 8)
+		b.deliveries(1, "PUBLISHING", 9)
+		b.deliveries(1, "DISCARDED", 10)
+		b.deliveries(2, "PUBLISHED", 11) // above the cursor, settled
 		s := b.status()
 		d := s.Destinations[1]
 		if d.Destination != "d" || d.Position != 10 || d.Lag != 10 || s.LastSeq != 20 {
@@ -206,7 +206,7 @@ func TestStatusEstimates(t *testing.T) {
 		b.events(20_000, "wanted", time.Second)
 		b.events(20_000, "wanted", time.Second)
 		b.cursor("d", 0)
-		b.deliveries(100_050, "d", "QUARANTINED", 1_000_000)
+		b.deliveries(100_050, "QUARANTINED", 1_000_000)
 		d := b.status().Destinations[0]
 		if want := (ops.Count{N: 40_000, Estimated: true}); d.Pending != want {
 			b.Errorf("pending = %+v, want %+v", d.Pending, want)
@@ -304,7 +304,7 @@ func TestPauseRefuses(t *testing.T) {
 
 func (b *box) actions() (lines []string) {
 	b.Helper()
-	rows, err := b.db.Query(`select operator, action, destination, reason, before, after from outbox_operator_action order by id`)
+	rows, err := b.db.QueryContext(b.Context(), `select operator, action, destination, reason, before, after from outbox_operator_action order by id`)
 	b.must(err)
 	defer rows.Close()
 	for rows.Next() {

@@ -38,11 +38,29 @@ func Run(args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from then on the signals do what they do by default
-	root := newRoot(&app{out: out, errOut: errOut})
+	results := &writer{w: out}
+	root := newRoot(&app{out: results, errOut: errOut})
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil && results.err != nil {
+		err = fmt.Errorf("write the result: %w", results.err)
+	}
 	report(errOut, err)
 	return status(err)
+}
+
+// writer remembers that a write failed: half a result is none.
+type writer struct {
+	w   io.Writer
+	err error
+}
+
+func (w *writer) Write(text []byte) (int, error) {
+	n, err := w.w.Write(text)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
 }
 
 func status(err error) int {
@@ -69,12 +87,12 @@ func report(w io.Writer, err error) {
 	}
 	problems := config.Each(err)
 	if len(problems) == 1 {
-		fmt.Fprintf(w, "pillarbox: %s\n", indented(problems[0]))
+		_, _ = fmt.Fprintf(w, "pillarbox: %s\n", indented(problems[0]))
 		return
 	}
-	fmt.Fprintf(w, "pillarbox: %d problems\n", len(problems))
+	_, _ = fmt.Fprintf(w, "pillarbox: %d problems\n", len(problems))
 	for _, problem := range problems {
-		fmt.Fprintf(w, "  %s\n", indented(problem))
+		_, _ = fmt.Fprintf(w, "  %s\n", indented(problem))
 	}
 }
 
@@ -117,7 +135,8 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "pillarbox.yaml", "the configuration `FILE`")
-	root.AddCommand(newInit(a), newMigrate(a), newRun(a), newStatus(a), newCheck(a), newPause(a), newResume(a), newDemo(a), newDemoRelay(a), newVersion(a))
+	root.AddCommand(newInit(a), newMigrate(a), newCheck(a), newRun(a), newStatus(a), newPause(a), newResume(a),
+		newDemo(a), newDemoRelay(a), newVersion(a))
 	return root
 }
 
@@ -154,7 +173,8 @@ func flagError(cmd *cobra.Command, err error) error {
 // noArgs and oneArg count arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("'%s' takes no argument, and %q is one: see '%s --help'", cmd.CommandPath(), args[0], cmd.CommandPath())}
+		return usageError{fmt.Errorf("'%s' takes no argument, and %q is one: see '%s --help'",
+			cmd.CommandPath(), args[0], cmd.CommandPath())}
 	}
 	return nil
 }
@@ -171,4 +191,5 @@ func oneArg(what string) cobra.PositionalArgs {
 
 func (a *app) load() (*config.Config, error) { return config.Load(a.file) }
 
-func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
+// printf prints a result. A failure comes out at the end of Run.
+func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.out, format, args...) }

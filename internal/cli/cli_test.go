@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/pillarbox-dev/pillarbox/internal/config"
@@ -137,3 +138,16 @@ func TestTable(t *testing.T) {
 		t.Errorf("table:\n%swant:\n%s", got, want)
 	}
 }
+
+// A result that cannot be written is a failure.
+func TestResultThatCannotBeWritten(t *testing.T) {
+	var errOut strings.Builder
+	code := Run([]string{"version"}, full{}, &errOut)
+	if want := "pillarbox: write the result: no space left on device\n"; code != exitFailed || errOut.String() != want {
+		t.Errorf("exit status %d, %q, want 1, %q", code, errOut.String(), want)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }

@@ -62,6 +62,7 @@ func printReckoning(a *app, r demo.Reckoning, asJSON bool) error {
 		}
 	} else {
 		a.printf("\n%s\n", r)
+		a.printf("The black hole was mended before the drain: what had waited for it is in these numbers like everything else.\n")
 	}
 	if !r.Kept() {
 		return fmt.Errorf("a promise was broken: lost %d, false %d, out of order %d", r.Lost, r.False, r.OutOfOrder)
@@ -78,7 +79,7 @@ func demoRelay(configFile string) *exec.Cmd {
 	if err != nil {
 		program = os.Args[0]
 	}
-	return exec.Command(program, "demo-relay", "-c", configFile)
+	return exec.CommandContext(context.Background(), program, "demo-relay", "-c", configFile) // the demo ends it
 }
 
 // newDemoRelay is run, until standard input ends: so the relay never outlives its demo. Ctrl-C is for the demo, which wants its

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -36,7 +37,8 @@ stand in for a configuration.`,
 		},
 	}
 	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL of all tables")
-	cmd.Flags().StringVar(&m.roles, "print-roles", "", "print the grants for `APP,RELAY,OPERATOR`, three roles that exist; an empty name leaves one out")
+	cmd.Flags().StringVar(&m.roles, "print-roles", "",
+		"print the grants for `APP,RELAY,OPERATOR`, roles that exist; an empty name leaves one out")
 	cmd.Flags().BoolVar(&m.trigger, "print-wake-trigger", false, "print the trigger that wakes a sleeping relay for plain SQL inserts")
 	cmd.Flags().StringVar(&m.dialect, "dialect", "", "postgres or sqlite, instead of what the configuration says")
 	cmd.Flags().StringVar(&m.schema, "schema", "", "the schema, instead of what the configuration says")
@@ -92,9 +94,12 @@ func (m *migrate) printSQL(a *app) error {
 	if m.roles != "" {
 		roles := strings.Split(m.roles, ",")
 		if len(roles) != 3 {
-			return usageError{fmt.Errorf("--print-roles wants three names, as in app,relay,operator: an empty one leaves that role out")}
+			return usageError{errors.New("--print-roles wants three names, as in app,relay,operator: an empty one leaves that role out")}
 		}
-		if err := add(schema.PrintRoles(name, strings.TrimSpace(roles[0]), strings.TrimSpace(roles[1]), strings.TrimSpace(roles[2]))); err != nil {
+		for i, role := range roles {
+			roles[i] = strings.TrimSpace(role)
+		}
+		if err := add(schema.PrintRoles(name, roles[0], roles[1], roles[2])); err != nil {
 			return err
 		}
 	}

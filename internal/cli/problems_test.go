@@ -177,22 +177,25 @@ destinations: {a: {http: {url: "http://%s", allow_private: true, token: "${TOKEN
 // usedAddress is one that somebody listens on; unusedAddress one that nobody does.
 func usedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := listen(t)
+	t.Cleanup(func() { _ = l.Close() })
 	return l.Addr().String()
 }
 
 func unusedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l := listen(t)
+	_ = l.Close()
+	return l.Addr().String()
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return l
 }
 
 func emptyFile(t *testing.T) string { return writeFile(t, "empty.db", "") }

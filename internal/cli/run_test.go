@@ -227,7 +227,7 @@ func TestRunWithTwoRelaysAndAKill(t *testing.T) {
 func (r *rig) owner() (owner string) {
 	r.t.Helper()
 	query := `select coalesce(lease_owner, '') from ` + r.table("outbox_cursor")
-	if err := r.db.QueryRow(query).Scan(&owner); err != nil {
+	if err := r.db.QueryRowContext(r.t.Context(), query).Scan(&owner); err != nil {
 		r.t.Fatal(err)
 	}
 	return owner
@@ -236,8 +236,8 @@ func (r *rig) owner() (owner string) {
 // inFlight are the events of which the database does not know that they were published. It is asked right after a kill.
 func (r *rig) inFlight() map[string]bool {
 	r.t.Helper()
-	rows, err := r.db.Query(`select event_id from ` + r.table("outbox_event") + ` e where not exists (select 1 from ` +
-		r.table("outbox_delivery") + ` d where d.seq = e.seq and d.status = 'PUBLISHED')`)
+	rows, err := r.db.QueryContext(r.t.Context(), `select event_id from `+r.table("outbox_event")+` e where not exists (select 1 from `+
+		r.table("outbox_delivery")+` d where d.seq = e.seq and d.status = 'PUBLISHED')`)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -407,7 +407,7 @@ func TestRunEndsAtOnceAtTheSecondSignal(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	relay.wait(2 * time.Second)
-	if state := relay.cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() || state.Signal() != syscall.SIGTERM {
+	if state := relay.cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signal() != syscall.SIGTERM {
 		t.Errorf("the process ended with %v, want it ended by the signal", relay.cmd.ProcessState)
 	}
 }

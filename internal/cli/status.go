@@ -117,7 +117,8 @@ func (r statusReport) String() string {
 		t.add(d.Destination, d.State, countText(d.Pending), countText(d.Failed), countText(d.Quarantined),
 			ageText(time.Duration(d.OldestPendingAge)), rateText(d.RatePerSecond), grouped(d.Lag), cmp.Or(d.LeaseOwner, "-"))
 		if d.Paused {
-			fmt.Fprintf(&notes, "%s is paused by %s since %s: %s\n", d.Destination, d.PausedBy, d.PausedAt.Format(time.RFC3339), d.PausedReason)
+			fmt.Fprintf(&notes, "%s is paused by %s since %s: %s\n", d.Destination, d.PausedBy,
+				d.PausedAt.Format(time.RFC3339), d.PausedReason)
 		}
 		if d.FailingSince != nil {
 			fmt.Fprintf(&notes, "%s has been failing for %s, the last time with %s\n", d.Destination,

@@ -76,7 +76,7 @@ suppliers has been failing for 1m30s, the last time with DIAL
 		t.Errorf("a second resume: exit status %d, %q", code, errOut)
 	}
 	var by, who string
-	if err := db.QueryRow(`select group_concat(operator), group_concat(action) from outbox_operator_action`).Scan(&by, &who); err != nil {
+	if err := db.QueryRowContext(t.Context(), `select group_concat(operator), group_concat(action) from outbox_operator_action`).Scan(&by, &who); err != nil {
 		t.Fatal(err)
 	}
 	if want := "ann," + osUser(); by != want || who != "pause,resume" {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func start(t *testing.T, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{t: t, cmd: exec.Command(self, args...), done: make(chan struct{})}
+	p := &program{t: t, cmd: exec.CommandContext(context.Background(), self, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, p
 	if err := p.cmd.Start(); err != nil {
@@ -150,7 +151,11 @@ func (p *program) address() string {
 
 func (p *program) get(path string) (int, string) {
 	p.t.Helper()
-	answer, err := http.Get("http://" + p.address() + path)
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.address()+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}

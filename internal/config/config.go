@@ -25,12 +25,12 @@ type Config struct {
 	Ready        Ready                  `yaml:"ready,omitempty"`
 	Log          Log                    `yaml:"log,omitempty"`
 	Relay        Relay                  `yaml:"relay,omitempty"`
-	Destinations map[string]Destination `yaml:"destinations" rule:"required" hint:"say where events go: destinations: {NAME: {http: {url: …}}}"`
+	Destinations map[string]Destination `yaml:"destinations" rule:"required" hint:"name one: {NAME: {http: {url: …}}}"`
 }
 
 // Database is where the outbox is.
 type Database struct {
-	URL URL `yaml:"url" rule:"required" schemes:"postgres,postgresql,sqlite" hint:"write postgres://user@host/database, or sqlite:///path/to/file.db"`
+	URL URL `yaml:"url" rule:"required" schemes:"postgres,postgresql,sqlite" hint:"write postgres://user@host/database or sqlite:///file.db"`
 	// Schema holds the tables. Default public; PostgreSQL only.
 	Schema string `yaml:"schema,omitempty"`
 	// PasswordFile holds the password, when the URL does not. PostgreSQL only.

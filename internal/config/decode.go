@@ -230,7 +230,8 @@ func (d *decoder) entries(n *yaml.Node, path string) ([]entry, bool) {
 		key, value := n.Content[i], n.Content[i+1]
 		switch line, seen := first[key.Value]; {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge" || key.Anchor != "":
-			d.problem(key, path, "a key"+inside(path)+" is not plain text", "anchors, merges and keys with a structure are not supported")
+			d.problem(key, path, "a key"+inside(path)+" is not plain text",
+				"anchors, merges and keys with a structure are not supported")
 		case strings.Contains(key.Value, "${"):
 			d.problem(key, path, fmt.Sprintf("the key %q%s holds a variable", shorten(key.Value), inside(path)),
 				"variables are filled in in values only")

@@ -23,7 +23,7 @@ func TestProblems(t *testing.T) {
 			`f.yaml: is empty: 'pillarbox init' writes one that explains every key`}},
 		"nothing required": {"{}", []string{
 			`f.yaml:1:1: database is missing: say where the outbox is: database: {url: …}`,
-			`f.yaml:1:1: destinations is missing: say where events go: destinations: {NAME: {http: {url: …}}}`}},
+			`f.yaml:1:1: destinations is missing: name one: {NAME: {http: {url: …}}}`}},
 		"a list": {"- a\n", []string{
 			`f.yaml:1:1: the file wants a mapping of keys, this is a list`}},
 		"no YAML": {"database: {url: x\n", []string{

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"net/url"
 	"reflect"
 	"slices"
@@ -22,7 +23,7 @@ func (s Secret) Reveal() string { return s.value }
 func (s Secret) IsZero() bool { return s.value == "" }
 
 // Format hides the secret from every verb of fmt.
-func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, hidden) }
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
 
 // MarshalText hides the secret from encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
@@ -93,7 +94,7 @@ func isCredential(name string) bool {
 }
 
 // Format hides the password from every verb of fmt.
-func (u URL) Format(f fmt.State, _ rune) { fmt.Fprint(f, u.String()) }
+func (u URL) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, u.String()) }
 
 // MarshalText hides the password from encoders.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }

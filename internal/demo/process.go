@@ -34,7 +34,7 @@ func (p *relayProcess) start() error {
 	if err != nil {
 		return fmt.Errorf("open the relay's log: %w", err)
 	}
-	defer log.Close() // the process has its own
+	defer func() { _ = log.Close() }() // the process has its own
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
@@ -74,7 +74,7 @@ func (p *relayProcess) died() error {
 	}
 	select {
 	case <-p.ended:
-		return fmt.Errorf("the relay has ended by itself (%v): %s", p.err, p.lastWords())
+		return fmt.Errorf("the relay has ended by itself (%s): %s", p.cmd.ProcessState, p.lastWords())
 	default:
 		return nil
 	}

@@ -84,7 +84,7 @@ func newReceiver(ctx context.Context, path string, secret []byte, lie Lie) (*rec
 	}
 	r := &receiver{db: db, addr: listener.Addr().String(), secret: secret, lie: lie, mended: make(chan struct{})}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10}
-	go r.server.Serve(listener) // until stop
+	go func() { _ = r.server.Serve(listener) }() // until stop
 	return r, nil
 }
 

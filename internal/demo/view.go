@@ -51,7 +51,7 @@ func (v *view) run(ctx context.Context) {
 func (v *view) line() {
 	committed, rolledBack := v.d.service.record()
 	c := &v.d.receiver.counts
-	fmt.Fprintf(v.d.Progress, "%5.1fs %s: committed %d, rolled back %d, delivered %d, duplicates %d, relay killed %d\n",
+	_, _ = fmt.Fprintf(v.d.Progress, "%5.1fs %s: committed %d, rolled back %d, delivered %d, duplicates %d, relay killed %d\n",
 		time.Since(v.d.started).Seconds(), v.word.Load(), len(committed), len(rolledBack), c.handled.Load(), c.duplicates.Load(),
 		v.d.relay.killed())
 }
@@ -68,7 +68,7 @@ func (v *view) redraw() {
 	}
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\x1b[K\n", args...) }
-	line("Pillarbox demo   %s, %.1fs of %v", v.word.Load(), time.Since(v.d.started).Seconds(), v.d.Duration)
+	line("Pillarbox demo   %s, %.1fs (%v and the drain)", v.word.Load(), time.Since(v.d.started).Seconds(), v.d.Duration)
 	line("")
 	line("  service      %6d committed   %6d rolled back", len(committed), len(rolledBack))
 	line("  relay        killed with SIGKILL and restarted: %d", v.d.relay.killed())
@@ -81,5 +81,5 @@ func (v *view) redraw() {
 		text = fmt.Sprintf("\x1b[%dA", v.lines) + text
 	}
 	v.lines = strings.Count(b.String(), "\n")
-	fmt.Fprint(v.d.Progress, text)
+	_, _ = fmt.Fprint(v.d.Progress, text)
 }

@@ -26,10 +26,10 @@ func answer(w http.ResponseWriter, problems []string) {
 	w.Header().Set("Cache-Control", "no-store")
 	if len(problems) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, strings.Join(problems, "\n"))
+		_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
 		return
 	}
-	fmt.Fprintln(w, "ok")
+	_, _ = fmt.Fprintln(w, "ok")
 }
 
 // NewServer returns a server with a limit on everything that a client may take: time, header, connections that idle.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -62,7 +63,11 @@ func TestHandler(t *testing.T) {
 	defer server.Close()
 	get := func(path string) (int, string) {
 		t.Helper()
-		answer, err := server.Client().Get(server.URL + path)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := server.Client().Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

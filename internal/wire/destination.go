@@ -24,10 +24,8 @@ type target struct {
 
 // newTarget makes the destination of one name. The database is asked for endpoints when it has some; not before run or Check.
 func newTarget(c *config.Config, name string, db *sql.DB) (*target, error) {
-	destination := c.Destinations[name]
-	switch {
-	case destination.HTTP != nil:
-		return newHTTP(c.Database, name, destination.HTTP, db)
+	if h := c.Destinations[name].HTTP; h != nil {
+		return newHTTP(c.Database, name, h, db)
 	}
 	return nil, fmt.Errorf("destination %s says nothing about where it goes: add http: {url: …}", name)
 }

@@ -166,8 +166,8 @@ destinations:
       allow_private: true
 `, database, folder), nil)
 			db := migrated(t, c)
-			if _, err := db.Exec(`insert into outbox_endpoint (destination, endpoint, url, secret_file) values ('a', 'acme', '` +
-				url + `/acme', 'acme')`); err != nil {
+			if _, err := db.ExecContext(t.Context(), `insert into outbox_endpoint (destination, endpoint, url, secret_file) values ('a', 'acme', '`+
+				url+`/acme', 'acme')`); err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range Check(t.Context(), c) {
@@ -194,7 +194,7 @@ destinations: {a: {http: {url: "https://a.example"}}}
 	}
 	for text, want := range map[string]string{
 		"p@ss/w:rd#?\n": "postgres://app:p%40ss%2Fw%3Ard%23%3F@db.example:5433/app?sslmode=require",
-		" plain ":       "postgres://app:plain@db.example:5433/app?sslmode=require",
+		"plain\t":       "postgres://app:plain@db.example:5433/app?sslmode=require",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
