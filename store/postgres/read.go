@@ -244,8 +244,6 @@ const (
 	maxWaste = 32 << 20
 	// firstPageLimit bounds the rows of a page while nothing is known about their size.
 	firstPageLimit = 1000
-	// minPageLimit is the least bound for large events: those that are not wanted take no room.
-	minPageLimit = 64
 )
 
 // pageSize keeps pages near their MaxBytes although a statement can only be given a number of rows: it remembers how large
@@ -254,13 +252,14 @@ type pageSize struct {
 	average atomic.Int64 // bytes of an event; 0: none was seen
 }
 
-// limit is the number of rows to ask for: what the query allows, and not much more than fits.
+// limit is the number of rows to ask for: what the query allows, and not much more than fits. Some more, because those that are
+// not wanted take no room.
 func (p *pageSize) limit(q relay.Query) int {
 	average := p.average.Load()
 	if average == 0 {
 		return max(1, min(q.Limit, firstPageLimit))
 	}
-	return max(1, min(q.Limit, max(minPageLimit, 2*q.MaxBytes/int(average))))
+	return max(1, min(q.Limit, (q.MaxBytes+maxWaste/2)/int(average)))
 }
 
 // saw takes a page in. The average follows larger events at once and smaller ones step by step.

@@ -65,7 +65,7 @@ select array(select seq from {schema}.outbox_delivery where destination = $1 and
        array(select coalesce(endpoint, '') from lane),
        array(select key from lane),
        array(select name from endpoint where name is not null),
-       (select (extract(epoch from least(next_attempt_at, now() + interval '100 years') - now()) * 1000000)::bigint
+       (select (extract(epoch from least(greatest(next_attempt_at, now()), now() + interval '100 years') - now()) * 1000000)::bigint
           from {schema}.outbox_delivery
          where destination = $1 and next_attempt_at is not null
          order by next_attempt_at limit 1)`
@@ -110,7 +110,7 @@ func scanOpen(row pgx.Row, limit int, found *relay.Recovered) error {
 	}
 	found.NextDue = -1
 	if nextDue != nil {
-		found.NextDue = time.Duration(max(0, *nextDue)) * time.Microsecond
+		found.NextDue = time.Duration(*nextDue) * time.Microsecond
 	}
 	return nil
 }

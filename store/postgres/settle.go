@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -22,7 +23,11 @@ import (
 // A settle moves the cursor if the epoch is still ours. What else is written is joined to the row that moved, so that nothing
 // is written when the lease is lost.
 //
-// $1 destination, $2 epoch, $3 owner, $4 TTL in microseconds, $5 … $12 the cursor, from $13 on the arrays of deliveries.
+// The row is found by its key, or by its place in the table: see places. Whoever else updates the row moves it: then nothing is
+// found there, and the settle is tried again by the key.
+//
+// $1 destination, $2 epoch, $3 owner, $4 TTL in microseconds, $5 … $12 the cursor, $13 the place, from $14 on the arrays of
+// deliveries.
 const (
 	settleCursor = `
 with moved as (
@@ -39,14 +44,18 @@ with moved as (
          paused_by = case when $11 = '' then paused_by else $12 end,
          lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond',
          updated_at = clock_timestamp()
-   where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
-  returning updated_at as at
+   where {found} and destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+  returning updated_at as at, ctid as place
 )`
+
+	// One of these replaces {found}.
+	foundByKey   = `$13::tid is null`
+	foundByPlace = `ctid = $13`
 
 	settlePublished = `, published as (
   insert into {schema}.outbox_delivery (destination, seq, status, attempt_count, published_at, receipt)
   select $1, p.seq, 'PUBLISHED', 1, moved.at, nullif(p.receipt, '')
-    from moved cross join unnest($13::bigint[], $14::text[]) as p (seq, receipt)
+    from moved cross join unnest($14::bigint[], $15::text[]) as p (seq, receipt)
 )`
 
 	settleRows = `, written as (
@@ -60,8 +69,8 @@ with moved as (
          case when r.status = 'PUBLISHING' then $3 end,
          case when r.status <> 'PUBLISHED' then r.endpoint end,
          r.partition_key, nullif(r.receipt, ''), nullif(r.code, ''), nullif(r.message, '')
-    from moved cross join unnest($13::bigint[], $14::text[], $15::integer[], $16::boolean[], $17::bigint[],
-                                 $18::text[], $19::text[], $20::text[], $21::text[], $22::text[])
+    from moved cross join unnest($14::bigint[], $15::text[], $16::integer[], $17::boolean[], $18::bigint[],
+                                 $19::text[], $20::text[], $21::text[], $22::text[], $23::text[])
          as r (seq, status, attempts, attempted, next_in, endpoint, partition_key, receipt, code, message)
   on conflict (destination, seq) do update
      set status = excluded.status, attempt_count = excluded.attempt_count, published_at = excluded.published_at,
@@ -74,7 +83,7 @@ with moved as (
 
 	// The xid is taken after every read that came before this settle: it bounds the gaps that those noticed.
 	settleEnd = `
-select pg_current_xact_id() as bound, moved.at from moved`
+select pg_current_xact_id() as bound, moved.at, moved.place from moved`
 
 	// copySQL appends many published rows and ends the transaction in the same round trip. COPY writes less WAL than INSERT
 	// does and needs less CPU.
@@ -88,9 +97,10 @@ const copyFrom = 128
 
 // Settle implements relay.Ledger.
 func (s *Store) Settle(ctx context.Context, l relay.LeaseID, st relay.Settlement) (relay.Settled, error) {
-	settled, err := s.settle(ctx, l, st)
-	if isDuplicate(err) { // somebody moved the cursor back: these were published before
-		settled, err = s.settleOne(ctx, l, st, s.sql.settleRows, rowArgs(publishedRows(st)))
+	place := s.places.find(l.Destination)
+	m, err := s.settle(ctx, l, st, place)
+	if errors.Is(err, pgx.ErrNoRows) && place.Valid {
+		m, err = s.settle(ctx, l, st, pgtype.TID{})
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return relay.Settled{}, relay.ErrLeaseLost
@@ -98,57 +108,72 @@ func (s *Store) Settle(ctx context.Context, l relay.LeaseID, st relay.Settlement
 	if err != nil {
 		return relay.Settled{}, s.failed("settle "+l.Destination, err)
 	}
-	return settled, nil
+	s.places.moved(l.Destination, m.place)
+	return relay.Settled{Bound: m.bound}, nil
 }
 
-// settle writes the published ones as new rows. It fails when one of them has a row already.
-func (s *Store) settle(ctx context.Context, l relay.LeaseID, st relay.Settlement) (relay.Settled, error) {
+// moved is what a settle returns.
+type moved struct {
+	bound uint64
+	at    time.Time
+	place pgtype.TID
+}
+
+func (m *moved) scan(row pgx.Row) error { return row.Scan(&m.bound, &m.at, &m.place) }
+
+// settle writes the published ones as new rows, and when one of them has a row already, over what is there. pgx.ErrNoRows: the
+// lease is lost, or the place is out of date.
+func (s *Store) settle(ctx context.Context, l relay.LeaseID, st relay.Settlement, place pgtype.TID) (m moved, err error) {
+	args := cursorArgs(l, st, place)
+	sql := s.sql.settleByKey
+	if place.Valid {
+		sql = s.sql.settleByPlace
+	}
 	switch {
 	case len(st.Published) >= copyFrom:
-		return s.settleCopy(ctx, l, st)
-	case len(st.Rows) > 0:
-		return s.settleOne(ctx, l, st, s.sql.settleRows, rowArgs(publishedRows(st)))
-	case len(st.Published) > 0:
-		return s.settleOne(ctx, l, st, s.sql.settlePublished, receiptArgs(st.Published))
+		m, err = s.settleCopy(ctx, l, st, sql, args)
+	case len(st.Published) > 0 && len(st.Rows) == 0:
+		err = m.scan(s.pool.QueryRow(ctx, sql.published, append(args, receiptArgs(st.Published)...)...))
+	case len(st.Published)+len(st.Rows) > 0:
+		err = m.scan(s.pool.QueryRow(ctx, sql.rows, append(args, rowArgs(allRows(st))...)...))
+	default:
+		err = m.scan(s.pool.QueryRow(ctx, sql.cursor, args...))
 	}
-	return s.settleOne(ctx, l, st, s.sql.settleCursor, nil)
-}
-
-// settleOne is a settle in one statement. pgx.ErrNoRows: the lease is lost.
-func (s *Store) settleOne(ctx context.Context, l relay.LeaseID, st relay.Settlement, sql string, deliveries []any) (settled relay.Settled, err error) {
-	row := s.pool.QueryRow(ctx, sql, append(cursorArgs(l, st), deliveries...)...)
-	return settled, row.Scan(&settled.Bound, nil)
+	if isDuplicate(err) { // somebody moved the cursor back: this was published before
+		err = m.scan(s.pool.QueryRow(ctx, sql.rows, append(args, rowArgs(allRows(st))...)...))
+	}
+	return m, err
 }
 
 // settleCopy is a settle in two round trips: the cursor and the rows, then the published ones and the commit.
-func (s *Store) settleCopy(ctx context.Context, l relay.LeaseID, st relay.Settlement) (settled relay.Settled, err error) {
+func (s *Store) settleCopy(ctx context.Context, l relay.LeaseID, st relay.Settlement, texts settleStatements, args []any) (m moved, err error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return relay.Settled{}, err
+		return m, err
 	}
-	defer conn.Release() // a connection that is still in a transaction is closed, which rolls it back
+	defer conn.Release() // which closes a connection that is still in a transaction
 
-	sql, args := s.sql.settleCursor, cursorArgs(l, st)
+	sql := texts.cursor
 	if len(st.Rows) > 0 {
-		sql, args = s.sql.settleRows, append(args, rowArgs(st.Rows)...)
+		sql, args = texts.rows, append(args, rowArgs(st.Rows)...)
 	}
 	var batch pgx.Batch
 	batch.Queue("begin isolation level read committed")
-	var at time.Time
-	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&settled.Bound, &at) })
+	batch.Queue(sql, args...).QueryRow(m.scan)
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		rollback(ctx, conn)
-		return relay.Settled{}, err
+		return m, err
 	}
-	tag, err := conn.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(copyRows(l.Destination, at, st.Published)), s.sql.copy)
+	rows := bytes.NewReader(copyRows(l.Destination, m.at, st.Published))
+	tag, err := conn.Conn().PgConn().CopyFrom(ctx, rows, s.sql.copy)
 	if err != nil {
 		rollback(ctx, conn)
-		return relay.Settled{}, err
+		return m, err
 	}
 	if tag.String() != "COMMIT" {
-		return relay.Settled{}, fmt.Errorf("the transaction ended with %s instead of COMMIT", tag)
+		return m, fmt.Errorf("the transaction ended with %s instead of COMMIT", tag)
 	}
-	return settled, nil
+	return m, nil
 }
 
 // rollback makes the connection fit for use again. The error that led here tells more than one of its own.
@@ -164,10 +189,10 @@ func isDuplicate(err error) bool {
 	return errors.As(err, &pgErr) && pgErr.Code == "23505"
 }
 
-func cursorArgs(l relay.LeaseID, s relay.Settlement) []any {
-	return append(make([]any, 0, 22), l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(),
+func cursorArgs(l relay.LeaseID, s relay.Settlement, place pgtype.TID) []any {
+	return append(make([]any, 0, 23), l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(),
 		s.Position, multirange(s.Gaps), s.InFlightTo, s.CrashCount, s.Asleep, clean(s.Trouble),
-		clean(s.Pause.Reason), clean(s.Pause.By))
+		clean(s.Pause.Reason), clean(s.Pause.By), place)
 }
 
 // multirange is the text of an int8multirange.
@@ -195,8 +220,8 @@ func receiptArgs(published []relay.Receipt) []any {
 	return []any{seqs, receipts}
 }
 
-// publishedRows are all deliveries of a settlement as rows that stand over what was there.
-func publishedRows(s relay.Settlement) []relay.Row {
+// allRows are all deliveries of a settlement as rows that stand over what was there.
+func allRows(s relay.Settlement) []relay.Row {
 	rows := make([]relay.Row, 0, len(s.Published)+len(s.Rows))
 	for _, p := range s.Published {
 		rows = append(rows, relay.Row{

@@ -53,6 +53,7 @@ type Store struct {
 	schema string
 	sql    statements
 	pages  pageSize
+	places places
 }
 
 var (
@@ -138,7 +139,9 @@ func (c Config) parse() (Config, *pgxpool.Config, error) {
 // which pgbouncer refuses those that it does not know.
 //
 // READ COMMITTED: a statement that waited for the cursor row must see who holds the lease now, not fail.
-// enable_…: each statement is to walk its index; sorts stay possible. jit: compiling takes longer than any of them.
+// enable_…: each statement is to walk its index; sorts stay possible. plan_cache_mode: as there is one plan, it is made once.
+// jit: compiling takes longer than any of them.
+// …timeout, tcp_…: a relay that was stopped or cut off in the middle of a settle must not hold its locks for long.
 const settings = `
 select set_config(name, value, false)
   from (values ('default_transaction_isolation', 'read committed'),
@@ -146,7 +149,13 @@ select set_config(name, value, false)
                ('enable_bitmapscan', 'off'),
                ('enable_hashjoin', 'off'),
                ('enable_mergejoin', 'off'),
-               ('jit', 'off')) as setting (name, value)`
+               ('plan_cache_mode', 'force_generic_plan'),
+               ('jit', 'off'),
+               ('idle_in_transaction_session_timeout', '10s'),
+               ('statement_timeout', '60s'),
+               ('tcp_keepalives_idle', '10'),
+               ('tcp_keepalives_interval', '5'),
+               ('tcp_keepalives_count', '3')) as setting (name, value)`
 
 func applySettings(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, settings, pgx.QueryExecModeExec); err != nil {
@@ -157,13 +166,17 @@ func applySettings(ctx context.Context, conn *pgx.Conn) error {
 
 // statements are the texts of this package with the names of the schema and of the columns filled in.
 type statements struct {
-	read                                            [2][2]string // by gaps, by topics
-	acquire, holder, create, createAtEnd            string
-	renew, release                                  string
-	settleCursor, settlePublished, settleRows, copy string
-	lock, takeOver, open                            string
-	claimDue, claimLane, claimParked                string
+	read                                 [2][2]string // by gaps, by topics
+	acquire, holder, create, createAtEnd string
+	renew, release                       string
+	settleByKey, settleByPlace           settleStatements
+	copy                                 string
+	lock, takeOver, open                 string
+	claimDue, claimLane, claimParked     string
 }
+
+// settleStatements move the cursor, and write published rows or rows of any kind.
+type settleStatements struct{ cursor, published, rows string }
 
 func newStatements(schemaName string) statements {
 	fill := func(parts ...string) string {
@@ -176,26 +189,33 @@ func newStatements(schemaName string) statements {
 		}
 		return text
 	}
+	settle := func(found string) settleStatements {
+		moved := strings.ReplaceAll(settleCursor, "{found}", found)
+		return settleStatements{
+			cursor:    fill(moved, settleEnd),
+			published: fill(moved, settlePublished, settleEnd),
+			rows:      fill(moved, settleRows, settleEnd),
+		}
+	}
 	return statements{
 		read: [2][2]string{
 			{fill(readHead, readRows), fill(readHead, readRowsTopics)},
 			{fill(readHead, readGaps, readRows), fill(readHead, readGapsTopics, readRowsTopics)},
 		},
-		acquire:         fill(acquireSQL),
-		holder:          fill(holderSQL),
-		create:          fill(createSQL),
-		createAtEnd:     fill(createAtEndSQL),
-		renew:           fill(renewSQL),
-		release:         fill(releaseSQL),
-		settleCursor:    fill(settleCursor, settleEnd),
-		settlePublished: fill(settleCursor, settlePublished, settleEnd),
-		settleRows:      fill(settleCursor, settleRows, settleEnd),
-		copy:            fill(copySQL),
-		lock:            fill(lockSQL),
-		takeOver:        fill(takeOverSQL),
-		open:            fill(openSQL),
-		claimDue:        fill(claimLease, candidatesDue, eligibleChained, claimTake),
-		claimLane:       fill(claimLease, candidatesLane, eligiblePrefix, claimTake),
-		claimParked:     fill(claimLease, candidatesParked, eligibleChained, claimTake),
+		acquire:       fill(acquireSQL),
+		holder:        fill(holderSQL),
+		create:        fill(createSQL),
+		createAtEnd:   fill(createAtEndSQL),
+		renew:         fill(renewSQL),
+		release:       fill(releaseSQL),
+		settleByKey:   settle(foundByKey),
+		settleByPlace: settle(foundByPlace),
+		copy:          fill(copySQL),
+		lock:          fill(lockSQL),
+		takeOver:      fill(takeOverSQL),
+		open:          fill(openSQL),
+		claimDue:      fill(claimLease, candidatesDue, eligibleChained, claimTake),
+		claimLane:     fill(claimLease, candidatesLane, eligiblePrefix, claimTake),
+		claimParked:   fill(claimLease, candidatesParked, eligibleChained, claimTake),
 	}
 }
