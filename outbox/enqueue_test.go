@@ -87,7 +87,8 @@ func TestEnqueueParameters(t *testing.T) {
 	tx := newFake()
 	e := Event{ID: "e1", Topic: "orders", Key: "k", AggregateType: "order", AggregateID: "7", AggregateVersion: 3, Type: "Placed",
 		SchemaRef: "ref", Payload: []byte(`{ }`), Headers: map[string]string{"a": "b"}, DedupKey: "d"}
-	results, err := newBox(t, Options{}).Enqueue(t.Context(), Pgx(tx), e, Event{ID: "e2", Topic: "t", Type: "T", PayloadBytes: []byte{}})
+	results, err := newBox(t, Options{}).Enqueue(t.Context(), Pgx(tx), e, Event{ID: "e2", Topic: "t", Type: "T",
+		PayloadBytes: []byte{}})
 	if err != nil || !slices.Equal(results, []Result{{ID: "e1"}, {ID: "e2"}}) {
 		t.Fatalf("got %v, %v", results, err)
 	}
@@ -101,7 +102,8 @@ func TestEnqueueParameters(t *testing.T) {
 	}
 
 	tx = newFake()
-	if _, err := newBox(t, Options{}).Enqueue(t.Context(), Pgx(tx), Event{ID: "e3", Topic: "t", Type: "T", Payload: []byte("1")}); err != nil {
+	if _, err := newBox(t, Options{}).Enqueue(t.Context(), Pgx(tx), Event{ID: "e3", Topic: "t", Type: "T",
+		Payload: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
 	want = []any{"e3", "t", "", "", "", int64(0), "T", int64(1), "", "1", `{}`}
@@ -166,7 +168,8 @@ func TestEnqueueErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		{state("42P01"), "pillarbox migrate"}, {state("3F000"), "pillarbox migrate"}, {state("42501"), "--print-roles"}, {state("23505"), "setval"},
+		{state("42P01"), "pillarbox migrate"}, {state("3F000"), "pillarbox migrate"}, {state("42501"), "--print-roles"},
+		{state("23505"), "setval"},
 		{state("25P02"), "roll back"}, {state("40001"), "again"}, {state("40P01"), "again"}, {state("57014"), "57014"},
 		{errors.New("no such table: outbox_event"), "pillarbox migrate"},
 		{errors.New("database is locked (5) (SQLITE_BUSY)"), "BEGIN IMMEDIATE"},
@@ -256,7 +259,8 @@ func TestStatement(t *testing.T) {
 		want string
 	}{
 		{"quoted", Postgres, Options{Schema: `a"b'c`}, `insert into "a""b'c".outbox_event `},
-		{"wakes", Postgres, Options{Schema: `a"b'c`}, `pg_notify('pillarbox', 'a"b''c')::text from "a""b'c".outbox_cursor where asleep`},
+		{"wakes", Postgres, Options{Schema: `a"b'c`},
+			`pg_notify('pillarbox', 'a"b''c')::text from "a""b'c".outbox_cursor where asleep`},
 		{"SQLite", SQLite, Options{}, `insert into outbox_event (event_id`},
 	} {
 		box, err := New(c.d, c.opts)
@@ -287,7 +291,8 @@ func TestNoDependencies(t *testing.T) {
 	if problem := requirement(string(mod)); problem != "" {
 		t.Errorf("go.mod: %s: take the dependency out again; tests that need one belong in internal/outboxtest", problem)
 	}
-	for _, bad := range []string{"module m\nrequire a.b/c v1.0.0\n", "require (\n\ta.b/c v1.0.0\n)", "replace a => b", "tool a.b/c"} {
+	for _, bad := range []string{"module m\nrequire a.b/c v1.0.0\n", "require (\n\ta.b/c v1.0.0\n)", "replace a => b",
+		"tool a.b/c"} {
 		if requirement(bad) == "" {
 			t.Errorf("%q passes", bad)
 		}

@@ -8,7 +8,7 @@ import (
 // Event is a fact to publish. Topic and Type are required; everything else has a useful zero value. Texts are UTF-8 and at
 // most 255 bytes long each; Topic, Type, AggregateType and SchemaRef hold no control characters, the others no NUL.
 type Event struct {
-	// ID is what receivers dedupe by; visible ASCII. Default: a new UUIDv7, see Result.
+	// ID is what receivers dedupe by; visible ASCII. Default: a new UUIDv7, greater than all that the Outbox made before.
 	ID string
 
 	// Topic says what the event is about, and destinations choose by it; in Kafka it is the topic.

@@ -65,7 +65,7 @@ func ExampleInvalidError() {
 	}
 	// Output:
 	// event 0: Type is empty: every event has one
-	// event 0: Payload is not valid JSON from byte 10 on: make it with encoding/json, leave it nil for a tombstone, or use PayloadBytes for what is not JSON
+	// event 0: Payload is not valid JSON from byte 10 on: make it with encoding/json, or leave it nil for a tombstone; PayloadBytes is for what is not JSON
 }
 
 // A service makes the tables at its start, or only looks whether they are there.

@@ -173,7 +173,7 @@ func jsonProblem(text json.RawMessage) *flaw {
 		syntax := &json.SyntaxError{}
 		errors.As(json.Unmarshal(text, new(json.RawMessage)), &syntax) // for the place
 		return &flaw{fmt.Sprintf("is not valid JSON from byte %d on", syntax.Offset),
-			"make it with encoding/json, leave it nil for a tombstone, or use PayloadBytes for what is not JSON"}
+			"make it with encoding/json, or leave it nil for a tombstone; PayloadBytes is for what is not JSON"}
 	}
 	if !utf8.Valid(text) {
 		return &flaw{"is not valid UTF-8", "JSON is UTF-8: convert it, or use PayloadBytes"}

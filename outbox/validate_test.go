@@ -78,7 +78,8 @@ func TestCheck(t *testing.T) {
 		{"header value with LF", func(e *Event) { e.Headers = map[string]string{"a": "\nx"} }, `Headers["a"]`, "byte 0"},
 		{"header value with NUL", func(e *Event) { e.Headers = map[string]string{"a": "\x00"} }, `Headers["a"]`, "byte 0"},
 		{"header value not UTF-8", func(e *Event) { e.Headers = map[string]string{"a": "\xff"} }, `Headers["a"]`, "UTF-8"},
-		{"long header value", func(e *Event) { e.Headers = map[string]string{"a": strings.Repeat("x", 4<<10+1)} }, `Headers["a"]`, "4097 bytes"},
+		{"long header value", func(e *Event) { e.Headers = map[string]string{"a": strings.Repeat("x", 4<<10+1)} }, `Headers["a"]`,
+			"4097 bytes"},
 		{"twin headers", func(e *Event) { e.Headers = map[string]string{"X-A": "", "x-a": ""} }, `Headers["x-a"]`, `"X-A"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -139,7 +140,8 @@ func TestCheckTellsEverythingAtOnce(t *testing.T) {
 }
 
 func TestNewTellsEverythingAtOnce(t *testing.T) {
-	_, err := New(Postgres, Options{Schema: "pg_x", MaxPayloadBytes: -1, MaxHeaders: 1001, MaxHeaderValueBytes: -2, MaxHeaderBytes: -3})
+	_, err := New(Postgres, Options{Schema: "pg_x", MaxPayloadBytes: -1, MaxHeaders: 1001, MaxHeaderValueBytes: -2,
+		MaxHeaderBytes: -3})
 	for _, want := range []string{"pg_x", "MaxPayloadBytes is -1", "MaxHeaders is 1001", "MaxHeaderValueBytes", "MaxHeaderBytes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)

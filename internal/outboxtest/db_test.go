@@ -110,7 +110,8 @@ func newRole(t testing.TB, db *sql.DB, name string) string {
 	role := fmt.Sprintf("%s of \"%s\"", name, database)
 	run(t, db, "create role "+schema.Quote(role)+" login")
 	t.Cleanup(func() {
-		if _, err := db.ExecContext(context.Background(), "drop owned by "+schema.Quote(role)+"; drop role "+schema.Quote(role)); err != nil {
+		if _, err := db.ExecContext(context.Background(),
+			"drop owned by "+schema.Quote(role)+"; drop role "+schema.Quote(role)); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
 	})

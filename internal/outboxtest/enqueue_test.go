@@ -213,7 +213,8 @@ func TestInvalidEventDoesNotAbort(t *testing.T) {
 // TestBytesAreExact: what the producer gave is what is stored.
 func TestBytesAreExact(t *testing.T) {
 	payloads := []string{
-		" { \"b\" :1.0,\n\t\"a\": [ ] , \"b\":2 }\r\n", `1e400`, `-0`, `0.10000000000000000000000000000000000001`, `12345678901234567890123`,
+		" { \"b\" :1.0,\n\t\"a\": [ ] , \"b\":2 }\r\n", `1e400`, `-0`, `0.10000000000000000000000000000000000001`,
+		`12345678901234567890123`,
 		`"\u0000 \ud800 \/ ü 😀 <&> '' \\ $1 ? :x"`, `null`, `""`, `{"a":` + strings.Repeat(`[`, 511) + strings.Repeat(`]`, 511) + `}`,
 		`"` + strings.Repeat("x", 1<<20-2) + `"`,
 	}
@@ -252,7 +253,9 @@ func TestBytesAreExact(t *testing.T) {
 		if !slices.Equal(got, wantHex) { // a null does not scan into text
 			t.Errorf("got bytes %.200q\nwant %.200q", got, wantHex)
 		}
-		if got := list(t, b.db, "select event_id from "+b.event+" where payload is null and payload_bytes is null"); !slices.Equal(got, []string{"tombstone"}) {
+		if got := list(t, b.db,
+			"select event_id from "+b.event+" where payload is null and payload_bytes is null"); !slices.Equal(got,
+			[]string{"tombstone"}) {
 			t.Errorf("tombstones are %v", got)
 		}
 	})
@@ -273,7 +276,8 @@ func TestEveryColumn(t *testing.T) {
 		if b.event == "outbox_event" {
 			available = "strftime('%Y-%m-%d %H:%M:%S', available_at / 1000000, 'unixepoch') || printf('.%06d', available_at % 1000000)"
 		}
-		rows := list(t, b.db, `select event_id || '|' || topic_name || '|' || partition_key || '|' || aggregate_type || '|' || aggregate_id
+		rows := list(t, b.db,
+			`select event_id || '|' || topic_name || '|' || partition_key || '|' || aggregate_type || '|' || aggregate_id
 			|| '|' || aggregate_version || '|' || event_type || '|' || event_version || '|' || schema_ref || '|' || headers
 			|| '|' || coalesce(dedup_key, 'null') || '|' || coalesce(`+available+`, 'null')
 			from `+b.event+` order by seq`)
@@ -365,7 +369,8 @@ func TestSequenceSetBack(t *testing.T) {
 	tx := beginSQL(t, b.db)
 	enqueue(t, b, tx, event("first"), event("second"), event("third"), event("fourth"))
 	must(t, tx.Commit())
-	for _, events := range [][]outbox.Event{{event("plain")}, {event("plain"), event("plain2")}, {keyed}, {later}, {event("first"), keyed}} {
+	for _, events := range [][]outbox.Event{{event("plain")}, {event("plain"), event("plain2")}, {keyed}, {later},
+		{event("first"), keyed}} {
 		run(t, b.db, "select setval($1, 1)", qualified(outbox.Postgres, oddSchema, "outbox_event_seq"))
 		tx := beginSQL(t, b.db)
 		_, err := b.box.Enqueue(t.Context(), tx.Tx, events...)

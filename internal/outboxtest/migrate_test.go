@@ -237,7 +237,8 @@ func TestMigrateIgnoresWhatIsInTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(t.Context(), "create temp table outbox_event (x int); create temp table outbox_migration (x int)"); err != nil {
+	if _, err := conn.ExecContext(t.Context(),
+		"create temp table outbox_event (x int); create temp table outbox_migration (x int)"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := schema.Migrate(t.Context(), conn, schema.Postgres, "other"); err != nil {
@@ -315,16 +316,18 @@ func psql(t *testing.T, url, script string) {
 const definitions = `
 select 'schema ' || nspname from pg_namespace where nspname !~ '^pg_|^information_schema$'
 union all
-select format('column %s %s %s %s null:%s default:%s identity:%s', c.oid::regclass, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod),
-         not a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity)
+select format('column %s %s %s %s null:%s default:%s identity:%s', c.oid::regclass, a.attnum, a.attname,
+         format_type(a.atttypid, a.atttypmod), not a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity)
   from pg_attribute a join pg_class c on c.oid = a.attrelid left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
  where c.relname ~ '^outbox' and c.relkind in ('r', 'v') and a.attnum > 0
 union all
 select format('class %s %s options:%s', c.oid::regclass, c.relkind, c.reloptions) from pg_class c where c.relname ~ '^outbox'
 union all
-select format('sequence %s %s', seqrelid::regclass, (seqtypid::regtype, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle)) from pg_sequence
+select format('sequence %s %s', seqrelid::regclass, (seqtypid::regtype, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle))
+  from pg_sequence
 union all
-select format('constraint %s %s %s', conrelid::regclass, conname, pg_get_constraintdef(oid)) from pg_constraint where conrelid > 16384
+select format('constraint %s %s %s', conrelid::regclass, conname, pg_get_constraintdef(oid))
+  from pg_constraint where conrelid > 16384
 union all
 select format('index %s', pg_get_indexdef(indexrelid)) from pg_index where indrelid::regclass::text ~ 'outbox'
 union all

@@ -23,11 +23,13 @@ func TestRoles(t *testing.T) {
 		psql(t, url, text)
 	}
 	run(t, b.db, "create table public.business (secret text); insert into business values ('x')")
-	run(t, b.db, "insert into "+qualified(outbox.Postgres, oddSchema, "outbox_endpoint")+" (destination, endpoint, url) values ('d', 'e', 'http://x')")
+	run(t, b.db, "insert into "+qualified(outbox.Postgres, oddSchema,
+		"outbox_endpoint")+" (destination, endpoint, url) values ('d', 'e', 'http://x')")
 	t.Run("app", func(t *testing.T) {
 		db := openPostgres(t, as(url, app))
 		for _, asleep := range []string{"false", "true"} {
-			run(t, b.db, "insert into "+qualified(outbox.Postgres, oddSchema, "outbox_cursor")+" (destination, asleep) values ('"+asleep+"', "+asleep+")")
+			run(t, b.db, "insert into "+qualified(outbox.Postgres, oddSchema,
+				"outbox_cursor")+" (destination, asleep) values ('"+asleep+"', "+asleep+")")
 			tx := beginSQL(t, db)
 			e := event("by-app")
 			e.DedupKey = "key"
@@ -45,20 +47,26 @@ func TestRoles(t *testing.T) {
 			"insert into outbox_event (topic_name, event_type, payload) values ('t', 'T', '{}') on conflict do nothing returning event_id",
 		},
 		relay: {
-			"select * from outbox_event", "select * from outbox_endpoint", "select * from outbox_status", "select last_value from outbox_event_seq",
+			"select * from outbox_event", "select * from outbox_endpoint", "select * from outbox_status",
+			"select last_value from outbox_event_seq",
 			"insert into outbox_cursor (destination) values ('r') on conflict (destination, shard) do update set position = 1",
 			"update outbox_cursor set lease_epoch = lease_epoch + 1", "select * from outbox_cursor for update skip locked",
 			"insert into outbox_delivery (destination, seq, status) values ('r', 1, 'FAILED')",
 			"update outbox_delivery set status = 'PUBLISHED'", "select * from outbox_delivery for update", "delete from outbox_delivery",
 		},
 		operator: {
-			"select * from outbox_status", "select * from outbox_event", "select * from outbox_cursor", "select last_value from outbox_event_seq",
+			"select * from outbox_status", "select * from outbox_event", "select * from outbox_cursor",
+			"select last_value from outbox_event_seq",
 			"update outbox_event set payload = '{}', payload_bytes = null, headers = '{}' where seq = 1",
 			"insert into outbox_operator_action (operator, action) values ('me', 'repair')", "select * from outbox_operator_action",
-			"insert into outbox_delivery (destination, seq, status) values ('o', 1, 'PENDING')", "update outbox_delivery set status = 'DISCARDED'",
-			"update outbox_cursor set paused_reason = 'x'", "insert into outbox_endpoint (destination, endpoint, url) values ('d', 'f', 'http://x')",
-			"insert into outbox_event_archive select * from outbox_event", "insert into outbox_delivery_archive select * from outbox_delivery",
-			"delete from outbox_delivery", "delete from outbox_event", "select * from outbox_event_archive", "select * from outbox_delivery_archive",
+			"insert into outbox_delivery (destination, seq, status) values ('o', 1, 'PENDING')",
+			"update outbox_delivery set status = 'DISCARDED'",
+			"update outbox_cursor set paused_reason = 'x'",
+			"insert into outbox_endpoint (destination, endpoint, url) values ('d', 'f', 'http://x')",
+			"insert into outbox_event_archive select * from outbox_event",
+			"insert into outbox_delivery_archive select * from outbox_delivery",
+			"delete from outbox_delivery", "delete from outbox_event", "select * from outbox_event_archive",
+			"select * from outbox_delivery_archive",
 		},
 	}
 	mayNot := map[string][]string{
@@ -71,12 +79,15 @@ func TestRoles(t *testing.T) {
 			"insert into outbox_migration (version) values (99)",
 		},
 		relay: {
-			"insert into outbox_event (topic_name, event_type) values ('t', 'T')", "update outbox_event set topic_name = 't'", "delete from outbox_event",
+			"insert into outbox_event (topic_name, event_type) values ('t', 'T')", "update outbox_event set topic_name = 't'",
+			"delete from outbox_event",
 			"update outbox_endpoint set url = 'http://evil'", "insert into outbox_operator_action (operator, action) values ('me', 'x')",
-			"select setval('outbox_event_seq', 1)", "select nextval('outbox_event_seq')", "create table mine (x int)", "select * from public.business",
+			"select setval('outbox_event_seq', 1)", "select nextval('outbox_event_seq')", "create table mine (x int)",
+			"select * from public.business",
 		},
 		operator: {
-			"insert into outbox_event (topic_name, event_type) values ('t', 'T')", "update outbox_event set event_id = 'x'", "update outbox_event set seq = 1",
+			"insert into outbox_event (topic_name, event_type) values ('t', 'T')", "update outbox_event set event_id = 'x'",
+			"update outbox_event set seq = 1",
 			"update outbox_operator_action set operator = 'you'", "delete from outbox_operator_action", "truncate outbox_operator_action",
 			"update outbox_event_archive set payload = null", "select setval('outbox_event_seq', 1)", "create table mine (x int)",
 			"select * from public.business", "insert into outbox_migration (version) values (99)",

@@ -68,13 +68,16 @@ func testStatusView(t *testing.T, b backend, d statusSQL, late ...string) {
 	}
 	must(t, tx.Commit())
 
-	run(t, b.db, `insert into outbox_cursor (destination, position, gaps, in_flight_to, topics, lease_owner, lease_expires_at, updated_at) values
+	run(t, b.db,
+		`insert into outbox_cursor (destination, position, gaps, in_flight_to, topics, lease_owner, lease_expires_at, updated_at)
+		values
 		('kafka', 6, `+d.gaps+`, 8, `+d.list("orders", "none*")+`, 'relay-1', `+d.in(1)+`, `+d.in(-2)+`)`)
 	run(t, b.db, `insert into outbox_cursor (destination, position, in_flight_to, lease_owner, lease_expires_at) values
 		('expired', 0, 5, 'relay-1', `+d.in(-1)+`), ('edge', 7, 9, 'relay-1', `+d.in(1)+`),
 		('released', 8, 10, null, null), ('late', 9, 0, null, null)`)
 	run(t, b.db, `insert into outbox_delivery
-		(destination, seq, status, attempt_count, published_at, next_attempt_at, last_attempt_at, locked_by, locked_at, receipt, last_error_code, last_error_message) values
+		(destination, seq, status, attempt_count, published_at, next_attempt_at, last_attempt_at, locked_by, locked_at, receipt,
+		 last_error_code, last_error_message) values
 		('kafka', 1, 'PUBLISHED', 1, `+d.in(5)+`, null, null, null, null, '3@17', null, null),
 		('kafka', 2, 'FAILED', 4, null, `+d.in(7)+`, `+d.in(6)+`, null, null, null, 'HTTP_500', 'try later'),
 		('kafka', 4, 'QUARANTINED', 1, null, null, `+d.in(6)+`, null, null, null, 'HTTP_422', 'no such field'),
@@ -82,13 +85,15 @@ func testStatusView(t *testing.T, b backend, d statusSQL, late ...string) {
 		('kafka', 6, 'PENDING', 0, null, null, null, null, null, null, null, null),
 		('kafka', 8, 'PUBLISHING', 0, null, null, null, 'relay-0', `+d.in(3)+`, null, null, null)`)
 
-	want := append([]string{"1 PUBLISHED", "2 FAILED", "4 QUARANTINED", "5 DISCARDED", "6 PENDING", "7 PUBLISHING", "8 PUBLISHING", "9 PENDING"}, late...)
+	want := append([]string{"1 PUBLISHED", "2 FAILED", "4 QUARANTINED", "5 DISCARDED", "6 PENDING", "7 PUBLISHING",
+		"8 PUBLISHING", "9 PENDING"}, late...)
 	slices.Sort(want)
 	if got := statuses(t, b.db, "kafka"); !slices.Equal(got, want) {
 		t.Errorf("kafka: got %v, want %v", got, want)
 	}
 	for destination, want := range map[string][]string{
-		"expired":  {"1 PENDING", "10 PENDING", "2 PENDING", "3 PENDING", "4 PENDING", "5 PENDING", "6 PENDING", "7 PENDING", "8 PENDING", "9 PENDING"},
+		"expired": {"1 PENDING", "10 PENDING", "2 PENDING", "3 PENDING", "4 PENDING", "5 PENDING", "6 PENDING", "7 PENDING",
+			"8 PENDING", "9 PENDING"},
 		"edge":     {"10 PENDING", "8 PUBLISHING", "9 PUBLISHING"},
 		"released": {"10 PENDING", "9 PENDING"},
 		"late":     {"10 PENDING"},
@@ -107,9 +112,12 @@ func testStatusView(t *testing.T, b backend, d statusSQL, late ...string) {
 		{"7", "locked_by || ' ' || " + show("locked_at"), `^relay-1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`},
 		{"8", "locked_by || ' ' || " + show("locked_at"), `^relay-0 \d{4}-`},
 		{"9", "coalesce(locked_by, 'null') || ' ' || " + show("locked_at"), `^null null$`},
-		{"1", "receipt || ' ' || attempt_count || ' ' || " + show("published_at") + " || ' ' || " + show("next_attempt_at"), `^3@17 1 \d{4}-\S*Z null$`},
-		{"2", "attempt_count || ' ' || last_error_code || ' ' || last_error_message || ' ' || " + show("next_attempt_at"), `^4 HTTP_500 try later \d{4}-\S*Z$`},
-		{"4", "event_id || ' ' || topic_name || ' ' || event_type || ' ' || outbox_id || ' ' || payload || ' ' || headers", `^e4 orders Placed 4 \{\} \{\}$`},
+		{"1", "receipt || ' ' || attempt_count || ' ' || " + show("published_at") + " || ' ' || " + show("next_attempt_at"),
+			`^3@17 1 \d{4}-\S*Z null$`},
+		{"2", "attempt_count || ' ' || last_error_code || ' ' || last_error_message || ' ' || " + show("next_attempt_at"),
+			`^4 HTTP_500 try later \d{4}-\S*Z$`},
+		{"4", "event_id || ' ' || topic_name || ' ' || event_type || ' ' || outbox_id || ' ' || payload || ' ' || headers",
+			`^e4 orders Placed 4 \{\} \{\}$`},
 		{"1", "case when updated_at = published_at and updated_at > created_at then 'newest' end", `^newest$`},
 		{"9", "case when updated_at = created_at then 'created' end", `^created$`},
 	} {
@@ -130,8 +138,10 @@ func statuses(t testing.TB, db *sql.DB, destination string) []string {
 
 // TestStatusViewMatchesTopics: the view understands patterns as the relay does.
 func TestStatusViewMatchesTopics(t *testing.T) {
-	patterns := []string{"*", "a*", "*a", "a*b*c", "a_b", "a%b", "a?b", "[ab]", "[a*", `a\b`, `a\*`, "A", "ü*", "**", "x]", "^a", "a'b", `a"b`}
-	topics := []string{"a", "b", "ab", "abc", "a.b.c", "a_b", "axb", "a%b", "a?b", "[ab]", "[abc", `a\b`, `a\`, `a\x`, "A", "übel", "x]", "^a", "a'b", `a"b`, "a*b"}
+	patterns := []string{"*", "a*", "*a", "a*b*c", "a_b", "a%b", "a?b", "[ab]", "[a*", `a\b`, `a\*`, "A", "ü*", "**", "x]", "^a",
+		"a'b", `a"b`}
+	topics := []string{"a", "b", "ab", "abc", "a.b.c", "a_b", "axb", "a%b", "a?b", "[ab]", "[abc", `a\b`, `a\`, `a\x`, "A",
+		"übel", "x]", "^a", "a'b", `a"b`, "a*b"}
 	want := []string{}
 	for _, p := range patterns {
 		for _, topic := range topics {
@@ -179,7 +189,8 @@ func TestStatusViewIsIndexed(t *testing.T) {
 			if name == "SQLite" {
 				explain, endToEnd = "explain query plan ", regexp.MustCompile(`SCAN (e|d|above)\b`)
 			}
-			for _, where := range []string{"event_id = 'x'", "seq = 5", "destination = 'a' and status = 'QUARANTINED'", "destination = 'a' and seq > 9990"} {
+			for _, where := range []string{"event_id = 'x'", "seq = 5", "destination = 'a' and status = 'QUARANTINED'",
+				"destination = 'a' and seq > 9990"} {
 				plan := plan(t, b.db, explain+"select * from outbox_status where "+where)
 				if endToEnd.MatchString(plan) || !strings.Contains(strings.ToLower(plan), "outbox_cursor") {
 					t.Errorf("where %s:\n%s", where, plan)
@@ -188,7 +199,8 @@ func TestStatusViewIsIndexed(t *testing.T) {
 			if control := plan(t, b.db, explain+"select * from outbox_status where payload is null"); !endToEnd.MatchString(control) {
 				t.Errorf("this test would not see a scan in:\n%s", control)
 			}
-			if got := list(t, b.db, "select seq || '' from outbox_status where destination = 'a' and status = 'QUARANTINED'"); len(got) != 10 {
+			if got := list(t, b.db,
+				"select seq || '' from outbox_status where destination = 'a' and status = 'QUARANTINED'"); len(got) != 10 {
 				t.Errorf("%d are quarantined, want 10", len(got))
 			}
 		})

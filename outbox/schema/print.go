@@ -70,8 +70,8 @@ grant select on %[1]s.outbox_event, %[1]s.outbox_endpoint, %[1]s.outbox_status, 
 grant select on sequence %[1]s.outbox_event_seq to %[2]s;
 grant select, insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delivery to %[2]s;
 `
-	operatorGrants = `-- An operator: sees everything; retries, discards, repairs, pauses, replays; moves old rows to the archive. What was
--- done is recorded, and the record can only be added to.
+	operatorGrants = `-- An operator: sees everything; retries, discards, repairs, pauses, replays; moves old rows to the archive. What
+-- was done is recorded, and the record can only be added to.
 grant usage on schema %[1]s to %[2]s;
 grant select on %[1]s.outbox_event, %[1]s.outbox_cursor, %[1]s.outbox_delivery, %[1]s.outbox_status, %[1]s.outbox_endpoint,
   %[1]s.outbox_operator_action, %[1]s.outbox_event_archive, %[1]s.outbox_delivery_archive, %[1]s.outbox_migration to %[2]s;
