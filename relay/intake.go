@@ -73,6 +73,9 @@ func (t *tenure) sawPage(p Page, err error, took time.Duration, now time.Time) {
 		t.behind, t.claimFrom = false, t.acc.number
 		t.acc.wanted = true
 	}
+	if !p.Full && !p.GapsCut {
+		t.suspects = 0 // what a former owner could see was seen; the last numbers may be lost
+	}
 	if len(p.Seqs) > 0 || len(p.GapSeqs) > 0 {
 		t.poll.reset()
 		t.pollAt, t.asleep = now, false

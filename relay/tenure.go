@@ -196,6 +196,9 @@ func (t *tenure) advance(now time.Time) {
 		return
 	}
 	t.leaveIsolation()
+	if t.blind && !t.behind && t.board.held < t.MaxHeldLanes {
+		t.restart(now) // for another list, with lanes that this one had no room for
+	}
 	t.markSlow(now)
 	t.dispatch(now)
 	t.relieve(now)

@@ -266,3 +266,66 @@ func TestClaimedLaneWithOneThatIsNotAvailable(t *testing.T) {
 		}
 	})
 }
+
+// The last numbers of the log were rolled back, so isolation cannot read up to them. It ends all the same.
+func TestIsolationEndsBeforeNumbersThatAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dest := &relaytest.Memory{}, &recorder{}
+		store.Enqueue(relay.Event{ID: "a"})
+		lost := store.Begin()
+		lost.Insert(relay.Event{ID: "lost"})
+		lost.Rollback()
+		for range relay.IsolateAfter {
+			if _, ok, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second}); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		former, _, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Settle(t.Context(), former.LeaseID, relay.Settlement{InFlightTo: 10, CrashCount: former.CrashCount}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: dest})
+		defer stop()
+		time.Sleep(time.Minute)
+		if cursor, _ := store.Cursor("d"); cursor.CrashCount != 0 {
+			t.Errorf("the crash count is %d after a minute, want 0", cursor.CrashCount)
+		}
+		if got, want := dest.ids(), []string{"a"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+	})
+}
+
+// More lanes are held than a takeover can list. When those are free, the rest is listed, and reading goes on.
+func TestMoreHeldLanesThanCanBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dest := &relaytest.Memory{}, &recorder{}
+		former, _, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s relay.Settlement
+		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
+			seq := store.Enqueue(relay.Event{ID: key, Key: key})[0]
+			s.Position, s.InFlightTo = seq, seq
+			s.Rows = append(s.Rows, relay.Row{Seq: seq, Status: relay.StatusFailed, Attempts: 1, Key: key, OpenLane: true, Due: true,
+				NextIn: time.Duration(seq) * 10 * time.Second})
+		}
+		if _, err := store.Settle(t.Context(), former.LeaseID, s); err != nil {
+			t.Fatal(err)
+		}
+		store.Enqueue(relay.Event{ID: "new", Key: "i"})
+		time.Sleep(2 * time.Second)
+		stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: dest, MaxHeldLanes: 2})
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		if got, want := dest.ids(), []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "new"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+	})
+}
