@@ -76,7 +76,8 @@ type OnQuarantine uint8
 const (
 	// Skip lets the lane go on.
 	Skip OnQuarantine = iota
-	// Hold keeps the lane waiting until an operator retries or discards the quarantined delivery.
+	// Hold keeps the lane waiting until an operator retries or discards the quarantined delivery. A batch then takes no
+	// more than one delivery of each lane.
 	Hold
 )
 

@@ -8,6 +8,8 @@ type Destination interface {
 	// Deliver tries each delivery of the batch once, in order, and returns one outcome each in the same
 	// places. It returns by the context's deadline, which is the destination's delivery timeout.
 	// When the context was cancelled with the cause ErrShutdown, what was not delivered is Released.
+	// So is what was not tried because one before it in the batch, with the same key, has to be tried again: what is
+	// sent all the same overtakes.
 	Deliver(ctx context.Context, batch []Delivery) []Outcome
 }
 

@@ -68,6 +68,7 @@ type board struct {
 	endpoints map[string]*endpoint
 	turns     []*endpoint // whose turn it is to start something, round robin
 	newOne    func(name string) *endpoint
+	perLane   int // deliveries of one lane in a batch
 
 	inMemory int // deliveries
 	bytes    int // the same in bytes
@@ -75,8 +76,8 @@ type board struct {
 	claims   []*lane
 }
 
-func newBoard(newOne func(name string) *endpoint) *board {
-	return &board{endpoints: map[string]*endpoint{}, newOne: newOne}
+func newBoard(newOne func(name string) *endpoint, perLane int) *board {
+	return &board{endpoints: map[string]*endpoint{}, newOne: newOne, perLane: perLane}
 }
 
 func (b *board) endpoint(name string) *endpoint {
@@ -159,7 +160,7 @@ func (b *board) take(e *endpoint, n int, into []*delivery) []*delivery {
 			l := e.ready[0]
 			e.ready = e.ready[1:]
 			l.ready = false
-			k := min(n, len(l.queue))
+			k := min(n, len(l.queue), b.perLane)
 			if k == 0 {
 				continue
 			}

@@ -15,7 +15,8 @@ const (
 	Reject
 	// Unavailable is about the destination or endpoint, not the event: no attempt is charged.
 	Unavailable
-	// Released: the attempt was broken off by a shutdown. It is no failure and charges nothing.
+	// Released: the attempt was broken off by a shutdown, or not made because one before it in the batch failed. It is no
+	// failure and charges nothing.
 	Released
 )
 

@@ -130,7 +130,11 @@ func newTenure(u *unit, lease Lease, sent time.Time) *tenure {
 	if lease.Unclean {
 		t.suspects = min(lease.InFlightTo, lease.LastSeq)
 	}
-	t.board = newBoard(t.newEndpoint)
+	perLane := t.maxBatch
+	if t.OnQuarantine == Hold {
+		perLane = 1 // those behind one that is rejected must not have been sent
+	}
+	t.board = newBoard(t.newEndpoint, perLane)
 	return t
 }
 

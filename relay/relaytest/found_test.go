@@ -329,3 +329,30 @@ func TestMoreHeldLanesThanCanBeListed(t *testing.T) {
 		}
 	})
 }
+
+// batches takes several deliveries at once.
+type batches struct{ *recorder }
+
+func (batches) MaxBatch() int { return 10 }
+
+// A batch must not carry what an event before it in the same batch may come to hold.
+func TestHoldWithinABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		dest := batches{&recorder{answer: func(_ context.Context, d relay.Delivery) relay.Outcome {
+			if d.ID == "poison" {
+				return relay.Outcome{Kind: relay.Reject, Code: "HTTP_422"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}}
+		stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: dest, OnQuarantine: relay.Hold})
+		defer stop()
+		store.Enqueue(relay.Event{ID: "poison", Key: "k"}, relay.Event{ID: "later", Key: "k"}, relay.Event{ID: "other", Key: "l"})
+		time.Sleep(time.Minute)
+		got := dest.ids()
+		slices.Sort(got)
+		if want := []string{"other", "poison"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+	})
+}
