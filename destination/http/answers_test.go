@@ -135,7 +135,11 @@ func TestRawAnswers(t *testing.T) {
 			relay.Outcome{Kind: relay.Reject, Code: "HTTP_422", Receipt: "422", Message: "hello"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			start := time.Now()
 			same(t, deliver(t, newDestination(t, rawAnswer(t, tt.answer)), newEvent()), tt.want)
+			if took := time.Since(start); took >= bodyTimeout {
+				t.Errorf("took %s: it waited for more than there is", took)
+			}
 		})
 	}
 }

@@ -247,6 +247,28 @@ func TestShutdownWithinTheBody(t *testing.T) {
 	same(t, deliverIn(ctx, t, newDestination(t, url), newEvent()), relay.Outcome{Kind: relay.Published, Receipt: "200"})
 }
 
+// Then nothing is sent again either.
+func TestShutdownBeforeTheSecondSend(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	token := secretFile(t, "old")
+	var requests atomic.Int32
+	url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
+		if readRequest(r) == nil {
+			requests.Add(1)
+			write(t, token, "new")
+			_, _ = io.WriteString(c, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\nhalf")
+			time.Sleep(50 * time.Millisecond)
+			cancel(relay.ErrShutdown)
+			_, _ = r.ReadByte()
+		}
+	})
+	d := newDestination(t, url, func(c *Config) { c.Endpoint.TokenFile = token })
+	same(t, deliverIn(ctx, t, d, newEvent()), relay.Outcome{Kind: relay.Unavailable, Code: CodeUnauthorized, Receipt: "401"})
+	if n := requests.Load(); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
 func TestHTTP2(t *testing.T) {
 	var protocol atomic.Value
 	var requests atomic.Int32

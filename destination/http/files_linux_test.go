@@ -1,10 +1,13 @@
 package http
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // Whatever is done to a file that was read and remembered, the next read shows it.
@@ -95,20 +98,23 @@ func TestRotationOfRememberedFiles(t *testing.T) {
 	rotateUnderLoad(t, &files{settled: time.Millisecond})
 }
 
-// After forget a file is read whatever its times say.
-func TestFilesForget(t *testing.T) {
-	f := &files{}
-	path := secretFile(t, "first")
-	if _, err := f.read(path); err != nil {
+// After a 401 a file is read whatever its times say: a file system may not be honest about them.
+func TestUnauthorizedForgets(t *testing.T) {
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer current" {
+			w.WriteHeader(401)
+		}
+	})
+	d := newDestination(t, server.URL, func(c *Config) { c.Endpoint.TokenFile = secretFile(t, "current") })
+	d.files = new(files) // every file has settled
+	token := d.config.Endpoint.TokenFile
+	if _, err := d.files.read(token); err != nil {
 		t.Fatal(err)
 	}
-	known, ok := f.known.Load(path)
+	known, ok := d.files.known.Load(token)
 	if !ok {
 		t.Fatal("not remembered")
 	}
-	f.known.Store(path, knownFile{known.(knownFile).state, []byte("stale")})
-	f.forget()
-	if got, err := f.read(path); err != nil || string(got) != "first" {
-		t.Errorf("read %q, %v", got, err)
-	}
+	d.files.known.Store(token, knownFile{known.(knownFile).state, []byte("stale")})
+	same(t, deliver(t, d, newEvent()), relay.Outcome{Kind: relay.Published, Receipt: "200"})
 }
