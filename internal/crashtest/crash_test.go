@@ -36,8 +36,7 @@ func TestCrashPoints(t *testing.T) {
 					var wrecks []wreck
 					for range 2 {
 						p := b.relay(processArgs{Point: test.point, Nth: 1 + rand.IntN(test.nth)})
-						p.killed()
-						wrecks = append(wrecks, b.wreck(p.args.Name))
+						wrecks = append(wrecks, b.bury(p))
 					}
 					last := b.relay(processArgs{})
 					last.hear("notice lease_taken")
@@ -45,7 +44,9 @@ func TestCrashPoints(t *testing.T) {
 					load.stop()
 					b.drained()
 					last.stop()
-					b.verdict(wrecks...)
+					if repeats := b.verdict(wrecks...); repeats == 0 && test.point == relaytest.AfterDeliver {
+						t.Error("nothing was sent twice: no relay died between delivering and settling")
+					}
 				})
 			}
 		})
@@ -76,9 +77,10 @@ func TestProducerKilledBeforeCommit(t *testing.T) {
 func TestStoppedPastTheLease(t *testing.T) {
 	for name := range dialects {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, name, "")
 			load := b.load()
-			sleeper := b.relay(processArgs{})
+			sleeper := b.relay(processArgs{Lease: 3 * shortLease})
 			sleeper.hear("notice lease_taken")
 			time.Sleep(300 * time.Millisecond)
 			release := b.stopInFlight(sleeper)
@@ -87,19 +89,18 @@ func TestStoppedPastTheLease(t *testing.T) {
 
 			next := b.relay(processArgs{})
 			next.hear("notice lease_taken")
-			time.Sleep(shortLease) // it delivers what the other one had in flight, and more
+			time.Sleep(500 * time.Millisecond) // it delivers what the other one had in flight, and more
 			release()
 			sleeper.signal(syscall.SIGCONT)
 			sleeper.hear("notice lease_lost")
-			time.Sleep(shortLease)
+			time.Sleep(500 * time.Millisecond)
 			if n := sleeper.starts(); n != started {
 				t.Errorf("the relay that was stopped started %d calls after another had taken over", n-started)
 			}
 			load.stop()
 			b.drained()
+			sleeper.stop() // it stands by
 			next.stop()
-			sleeper.signal(syscall.SIGKILL) // it may have the lease by now
-			sleeper.ended()
 			b.verdict(wreck)
 		})
 	}
@@ -112,48 +113,66 @@ func (b *bench) stopInFlight(p *process) (release func()) {
 	for {
 		release = b.receiver.hold(p.args.Name)
 		b.Cleanup(release)
-		eventually(b.T, "all calls are held up", func() bool { return b.receiver.heldBack() == concurrency })
+		eventually(b.T, "all calls are held up", func() bool { return b.receiver.held.Load() == concurrency })
 		time.Sleep(100 * time.Millisecond) // what came before is settled
 		p.signal(syscall.SIGSTOP)
 		time.Sleep(100 * time.Millisecond) // what it has printed is read
 		if b.free() {
 			return release
 		}
+		b.repeats = true // the calls that were held up for too long are made again
 		p.signal(syscall.SIGCONT)
 		release()
 	}
 }
 
 // PostgreSQL is restarted under load, in good order and like after a crash; relay and producers find it again. A relay whose
-// lease outlasts the restarts sends nothing twice: it makes its settle again.
+// lease outlasts the restarts sends nothing twice: it makes its settle again. One that loses its lease takes over from itself.
 func TestPostgresRestarts(t *testing.T) {
-	for name, lease := range map[string]time.Duration{"lease outlasts them": time.Minute, "lease is lost": shortLease} {
-		t.Run(name, func(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		lease, pause time.Duration
+	}{
+		{"lease outlasts them", longLease, 0},
+		{"lease is lost", shortLease, 3 * shortLease / 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			server := pgtest.New(t, pgtest.Options{})
 			b := newBench(t, "postgres", server.Database(t))
-			b.losesLease = lease == shortLease
+			b.repeats = test.pause > test.lease
 			load := b.load()
-			relay := b.relay(processArgs{Lease: lease})
-			more := func() {
-				before := len(b.receiver.all())
-				eventually(t, "events arrive", func() bool { return len(b.receiver.all()) > before+100 })
-			}
-			for _, mode := range []pgtest.Mode{pgtest.Fast, pgtest.Immediate, pgtest.Fast, pgtest.Immediate} {
-				more()
-				if err := server.Restart(mode); err != nil {
+			relay := b.relay(processArgs{Lease: test.lease})
+			for _, mode := range []pgtest.Mode{pgtest.Fast, pgtest.Immediate} {
+				b.moreArrive()
+				if err := server.Down(mode); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.pause)
+				if err := server.Up(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			more()
+			b.moreArrive()
 			load.stop()
 			if load.failed.Load() == 0 {
 				t.Error("no transaction failed: the restarts did not come under load")
+			}
+			if lost := relay.said("notice lease_lost"); (lost > 0) != b.repeats {
+				t.Errorf("the lease was lost %d times", lost)
 			}
 			b.drained()
 			relay.stop()
 			b.verdict()
 		})
 	}
+}
+
+// moreArrive waits until a good many events have arrived from now on.
+func (b *bench) moreArrive() {
+	b.Helper()
+	before := len(b.receiver.all())
+	eventually(b.T, "events arrive", func() bool { return len(b.receiver.all()) > before+100 })
 }
 
 // An event that kills every relay that delivers it is found and quarantined, and the others are delivered.
@@ -195,8 +214,7 @@ func TestPoisonEvent(t *testing.T) {
 					p.stop()
 					break
 				}
-				p.killed()
-				if wrecks = append(wrecks, b.wreck(p.args.Name)); len(wrecks) > 10 {
+				if wrecks = append(wrecks, b.bury(p)); len(wrecks) > 10 {
 					t.Fatalf("%s has killed %d relays and is not in quarantine yet", poison, len(wrecks))
 				}
 			}

@@ -28,6 +28,10 @@ type dialect struct {
 	openStore func(ctx context.Context, database string) (relay.Store, error)
 	// gapsSQL gives a cursor's gaps as a JSON list of pairs.
 	gapsSQL string
+	// longest is for how long a producer's transaction may stay open; in SQLite nobody else writes meanwhile.
+	longest time.Duration
+	// pastSQL is a time long ago.
+	pastSQL string
 }
 
 var dialects = map[string]dialect{
@@ -41,6 +45,8 @@ var dialects = map[string]dialect{
 			return sqlite.Open(ctx, sqlite.Config{Path: database})
 		},
 		gapsSQL: "gaps",
+		longest: 20 * time.Millisecond,
+		pastSQL: "0",
 	},
 	"postgres": {
 		outbox: outbox.Postgres,
@@ -51,6 +57,8 @@ var dialects = map[string]dialect{
 			return postgres.Open(ctx, postgres.Config{URL: database})
 		},
 		gapsSQL: "(select coalesce(json_agg(json_build_array(lower(g), upper(g) - 1)), '[]') from unnest(gaps) g)::text",
+		longest: 500 * time.Millisecond,
+		pastSQL: "'epoch'",
 	},
 }
 
@@ -63,8 +71,8 @@ type bench struct {
 	db       *sql.DB
 	receiver *receiver
 	relays   int
-	// losesLease: the database is away for longer than the lease, so the same relay may take over from itself.
-	losesLease bool
+	// repeats: the same relay may send something twice, having lost its lease or an answer in between.
+	repeats bool
 }
 
 // newBench makes a database, migrated and with a table of business rows. database is "" or one that is there already.
@@ -93,14 +101,14 @@ func (b *bench) relay(args processArgs) *process {
 	b.Helper()
 	b.relays++
 	args.Name = "relay-" + string(rune('a'+b.relays-1))
-	args.Lease = cmp.Or(args.Lease, shortLease)
+	args.Lease = cmp.Or(args.Lease, longLease)
 	args.Dialect, args.Database, args.Receiver = b.name, b.database, b.receiver.url
 	return start(b.T, args)
 }
 
-// free tells whether nobody holds the lock that every relay needs.
+// free tells whether nobody keeps the lock that every relay needs.
 func (b *bench) free() bool {
-	ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
 	defer cancel()
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -149,6 +157,17 @@ type wreck struct {
 type wreckedRow struct {
 	status relay.Status
 	code   string
+}
+
+// bury waits until a relay has killed itself, looks at what it has left, and lets its lease expire at once.
+func (b *bench) bury(p *process) wreck {
+	b.Helper()
+	p.killed()
+	w := b.wreck(p.args.Name)
+	if _, err := b.db.ExecContext(b.Context(), "update outbox_cursor set lease_expires_at = "+b.pastSQL); err != nil {
+		b.Fatal(err)
+	}
+	return w
 }
 
 // wreck looks at what a relay that is dead has left.

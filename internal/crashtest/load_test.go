@@ -16,11 +16,13 @@ import (
 type service struct {
 	db  *sql.DB
 	box *outbox.Outbox
+	// longest is for how long a transaction may stay open.
+	longest time.Duration
 }
 
 func newService(d dialect, db *sql.DB) (*service, error) {
 	box, err := outbox.New(d.outbox, outbox.Options{Schema: d.schema})
-	return &service{db: db, box: box}, err
+	return &service{db: db, box: box, longest: d.longest}, err
 }
 
 // transaction is one business transaction of a key; n counts them. Some roll back, as a whole or to a savepoint, and some
@@ -49,7 +51,7 @@ func (s *service) transaction(ctx context.Context, key string, n int, beforeComm
 		}
 	}
 	if rand.IntN(30) == 0 {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(rand.N(s.longest))
 	}
 	if beforeCommit != nil {
 		beforeCommit()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -79,7 +80,8 @@ type receiver struct {
 	arrivals []arrival
 	inbox    map[string]bool // by event id
 	holding  map[string]chan struct{}
-	held     int
+
+	held atomic.Int64 // answers that are kept back
 }
 
 type arrival struct {
@@ -108,12 +110,15 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		r.inbox[d.ID] = true
 	}
 	hold := r.holding[p.Owner]
-	if hold != nil {
-		r.held++
-	}
 	r.mu.Unlock()
-	if hold != nil {
-		<-hold
+	if hold == nil {
+		return
+	}
+	r.held.Add(1)
+	defer r.held.Add(-1)
+	select {
+	case <-hold:
+	case <-request.Context().Done(): // it does not wait any longer
 	}
 }
 
@@ -122,20 +127,13 @@ func (r *receiver) hold(owner string) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := make(chan struct{})
-	r.holding[owner], r.held = c, 0
+	r.holding[owner] = c
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.holding, owner)
 		close(c)
 	})
-}
-
-// heldBack returns how many answers have been kept back since the last hold.
-func (r *receiver) heldBack() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held
 }
 
 // has tells whether all of these events have arrived.

@@ -12,13 +12,14 @@ func (b *bench) drained() {
 	eventually(b.T, "all that was committed has arrived", func() bool { return b.receiver.has(committed) })
 }
 
-// verdict compares what was committed with what has arrived. wrecks are what the relays that died left, in order.
-func (b *bench) verdict(wrecks ...wreck) {
+// verdict compares what was committed with what has arrived, and returns how much of it arrived twice. wrecks are what the
+// relays that died left, in order.
+func (b *bench) verdict(wrecks ...wreck) (repeats int) {
 	b.Helper()
 	committed, arrivals := b.committed(), b.receiver.all()
 	b.nothingFalse(committed, arrivals)
 	b.inOrder(arrivals)
-	repeats := b.repeatsWereInFlight(arrivals, wrecks)
+	repeats = b.repeatsWereInFlight(arrivals, wrecks)
 	b.Logf("%d events, %d of them sent twice", len(committed), repeats)
 
 	// What has arrived is settled, and what is settled has arrived.
@@ -31,6 +32,7 @@ func (b *bench) verdict(wrecks ...wreck) {
 	if other := b.texts("select status from outbox_delivery where status <> 'PUBLISHED'"); len(other) > 0 {
 		b.Errorf("%d deliveries are not PUBLISHED: %.5v", len(other), other)
 	}
+	return repeats
 }
 
 func (b *bench) nothingFalse(committed []string, arrivals []arrival) {
@@ -66,7 +68,7 @@ func (b *bench) inOrder(arrivals []arrival) {
 		latest[scope+a.Key] = a.ID
 	}
 	for _, a := range arrivals {
-		if !b.losesLease {
+		if !b.repeats {
 			check("from "+a.owner+" ", a)
 		}
 		if !first[a.ID] {
@@ -95,7 +97,7 @@ func (b *bench) repeatsWereInFlight(arrivals []arrival, wrecks []wreck) (repeats
 			continue
 		}
 		repeats++
-		if before.owner == a.owner && !b.losesLease {
+		if before.owner == a.owner && !b.repeats {
 			b.Errorf("%s sent %s twice", a.owner, a.ID)
 			continue
 		}
