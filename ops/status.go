@@ -12,10 +12,10 @@ import (
 
 // What Status looks at, at most. With it the answer costs the same with ten pending events and with ten million.
 const (
-	aboveLimit  = 10_000  // events above a cursor
-	countLimit  = 100_000 // open deliveries of each status
-	oldestLimit = 1_000   // open deliveries of each status, for the oldest age
-	rateLimit   = 10_000  // newest deliveries, for the rate
+	aboveLimit  = 10_000 // events above a cursor
+	countLimit  = 10_000 // open deliveries of each status
+	oldestLimit = 1_000  // open deliveries of each status, for the oldest age
+	rateLimit   = 10_000 // newest deliveries, for the rate
 )
 
 // Status is the state of an outbox at one moment.
@@ -61,8 +61,10 @@ type DestinationStatus struct {
 // Count is a number of events that was not counted beyond a limit.
 type Count struct {
 	N int64 `json:"count"`
-	// Estimated: N was estimated, or counting stopped at it.
+	// Estimated: part of N was not counted but follows from how many of the numbers above the cursor are wanted.
 	Estimated bool `json:"estimated"`
+	// AtLeast: counting stopped at a limit, and there is more.
+	AtLeast bool `json:"at_least"`
 }
 
 // Seconds is a duration that is printed as a number of seconds in JSON.
@@ -70,7 +72,7 @@ type Seconds time.Duration
 
 // MarshalJSON prints seconds with milliseconds.
 func (s Seconds) MarshalJSON() ([]byte, error) {
-	return json.Marshal(time.Duration(s).Round(time.Millisecond).Seconds())
+	return json.Marshal(float64(time.Duration(s).Milliseconds()) / 1000)
 }
 
 // Status looks at all destinations, on one snapshot. It is cheap however much is pending: it counts up to a limit and estimates
@@ -155,7 +157,7 @@ func (o *Ops) measure(ctx context.Context, tx *sql.Tx, d *DestinationStatus, s S
 		}
 		oldest = earliest(oldest, late.oldest)
 		d.Pending.N += late.wanted
-		d.Pending.Estimated = d.Pending.Estimated || late.rows >= aboveLimit
+		d.Pending.AtLeast = late.rows >= aboveLimit
 	}
 	var pending, publishing, failed, quarantined int64
 	var open sql.NullInt64
@@ -164,9 +166,9 @@ func (o *Ops) measure(ctx context.Context, tx *sql.Tx, d *DestinationStatus, s S
 		return err
 	}
 	d.Pending.N += pending + publishing
-	d.Pending.Estimated = d.Pending.Estimated || pending == countLimit
-	d.Failed = Count{failed, failed == countLimit}
-	d.Quarantined = Count{quarantined, quarantined == countLimit}
+	d.Pending.AtLeast = d.Pending.AtLeast || pending == countLimit || publishing == countLimit
+	d.Failed = Count{N: failed, AtLeast: failed == countLimit}
+	d.Quarantined = Count{N: quarantined, AtLeast: quarantined == countLimit}
 	if oldest = earliest(oldest, open); oldest.Valid {
 		d.OldestPendingAge = Seconds(max(0, s.At.Sub(time.UnixMicro(oldest.Int64))))
 	}

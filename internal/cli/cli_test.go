@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pillarbox-dev/pillarbox/internal/config"
+	"github.com/pillarbox-dev/pillarbox/ops"
 )
 
 // Command lines that are not understood exit with 2, and say in one line what was probably meant.
@@ -122,6 +123,17 @@ func TestNumbersForPeople(t *testing.T) {
 	for rate, want := range map[float64]string{0: "0.0/s", 0.25: "0.2/s", 9.9: "9.9/s", 185000.4: "185,000/s"} {
 		if got := rateText(rate); got != want {
 			t.Errorf("rateText(%v) = %s, want %s", rate, got, want)
+		}
+	}
+}
+
+func TestCountText(t *testing.T) {
+	for count, want := range map[ops.Count]string{
+		{N: 1234}: "1,234", {N: 12345, Estimated: true}: "~12,345", {N: 10000, AtLeast: true}: "10,000+",
+		{N: 22345, Estimated: true, AtLeast: true}: "~22,345+",
+	} {
+		if got := countText(count); got != want {
+			t.Errorf("countText(%+v) = %s, want %s", count, got, want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func newStatus(a *app) *cobra.Command {
 		Use:   "status",
 		Short: "Show what is pending, failed and quarantined",
 		Long: `status shows one line for each destination, out of the database alone: whether a relay runs does not matter. It costs the
-same however much is pending: numbers above 10,000 are estimates, marked with ~ (quarantined and failed: above 100,000).
+same however much is pending: above 10,000 a number is an estimate (~) or where counting stopped (+).
 
   STATE    running, paused, failing (with the last error), no relay (nobody has the lease), not started (no relay has
            ever worked on it), not configured (a relay once did)
@@ -132,10 +132,14 @@ func (r statusReport) String() string {
 }
 
 func countText(c ops.Count) string {
+	text := grouped(c.N)
 	if c.Estimated {
-		return "~" + grouped(c.N)
+		text = "~" + text
 	}
-	return grouped(c.N)
+	if c.AtLeast {
+		text += "+"
+	}
+	return text
 }
 
 // grouped puts commas between thousands.

@@ -108,7 +108,7 @@ func (d *demo) reckon(ctx context.Context) (Reckoning, error) {
 	r := reckon(committed, inbox, ledger)
 	r.RolledBack = len(rolledBack)
 	r.RelayKills = d.relay.killed()
-	r.Seconds = time.Since(d.started).Round(time.Millisecond).Seconds()
+	r.Seconds = float64(time.Since(d.started).Milliseconds()) / 1000
 	return r, nil
 }
 

@@ -20,11 +20,11 @@ func newGauges(c MetricsConfig) *gauges {
 	return &gauges{
 		config: c,
 		pending: describe("outbox_pending_count",
-			"Events that are not delivered yet: waiting, under way, or failed and to be tried again. Estimated above 10,000."),
+			"Events that are not delivered yet: waiting, under way, or failed and to be tried again. Above 10,000 estimated, or where counting stopped."),
 		oldest: describe("outbox_oldest_pending_age_seconds",
 			"How long the oldest of them could have been delivered."),
 		quarantined: describe("outbox_quarantined_count",
-			"Deliveries that wait for an operator. Counted up to 100,000."),
+			"Deliveries that wait for an operator. Counted up to 10,000."),
 		breaker: describe("outbox_breaker_open",
 			"Endpoints that this relay leaves alone because they are down or paused."),
 	}
