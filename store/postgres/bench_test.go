@@ -17,7 +17,8 @@ const fillLog = `
 insert into outbox_event (event_id, topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type,
        schema_ref, payload)
 select gen_random_uuid()::text, 'reg.case.lifecycle', 'CASE-' || i % 5000, 'case', 'CASE-' || i % 5000, i / 5000, 'CaseAccepted',
-       'reg.case.lifecycle.CaseAccepted.v1', ('{"case":"' || i || '","text":"' || repeat('x', 397 - length(i::text)) || '"}')::json
+       'reg.case.lifecycle.CaseAccepted.v1',
+       ('{"case":"' || i || '","text":"' || repeat('x', 397 - length(i::text)) || '"}')::json
   from generate_series(1, $1::integer) i`
 
 func BenchmarkRead(b *testing.B) {
@@ -91,7 +92,8 @@ func benchmarkSettle(b *testing.B, published, failed int) {
 		for i := range s.Rows {
 			s.Position++
 			s.Rows[i] = relay.Row{Seq: s.Position, Status: relay.StatusFailed, Attempts: 1, Attempted: true, Endpoint: "acme",
-				Key: "CASE-1", OpenLane: true, Due: true, NextIn: time.Minute, ErrorCode: "HTTP_503", ErrorMessage: "503 Service Unavailable"}
+				Key: "CASE-1", OpenLane: true, Due: true, NextIn: time.Minute,
+				ErrorCode: "HTTP_503", ErrorMessage: "503 Service Unavailable"}
 		}
 		s.InFlightTo = s.Position + 5000
 		if _, err := store.Settle(ctx, lease.LeaseID, s); err != nil {

@@ -16,7 +16,8 @@ import (
 const MinVersion = 14
 
 const (
-	serverSQL = `select current_setting('server_version_num')::integer / 10000, current_setting('server_version'), pg_is_in_recovery()`
+	serverSQL = `
+select current_setting('server_version_num')::integer / 10000, current_setting('server_version'), pg_is_in_recovery()`
 
 	// rightsSQL lists the rights that are missing, on what exists. $1 is the schema.
 	rightsSQL = `
@@ -112,8 +113,8 @@ func (s *Store) checkLog(ctx context.Context) []error {
 			"alter sequence %s increment by 1 cache 1 no cycle", sequence))
 	}
 	if xid {
-		problems = append(problems, fmt.Errorf("postgres: the default of outbox_event.seq was changed, so that a transaction may take "+
-			"a number before its xid, which would lose events: alter table %s alter seq set default "+
+		problems = append(problems, fmt.Errorf("postgres: the default of outbox_event.seq was changed, so that a transaction "+
+			"may take a number before its xid, which would lose events: alter table %s alter seq set default "+
 			"nextval(case when pg_current_xact_id() is not null then '%s'::regclass end)",
 			pgx.Identifier{s.schema, "outbox_event"}.Sanitize(), sequence))
 	}

@@ -73,7 +73,8 @@ func TestClaimBoundsAcrossStatements(t *testing.T) {
 	store := open(t, postgres.Config{URL: url})
 	lease := acquire(t, store, "d")
 	conn := connect(t, url)
-	exec(t, conn, "insert into outbox_event (event_id, topic_name, event_type) select 'id-' || 1000 + i, 't', 'T' from generate_series(1, 3000) i")
+	exec(t, conn, `insert into outbox_event (event_id, topic_name, event_type)
+		select 'id-' || 1000 + i, 't', 'T' from generate_series(1, 3000) i`)
 	size := read(t, store, relay.Query{Limit: 1, MaxBytes: 1}).Events[0].Size()
 	for _, test := range []struct {
 		limit, maxBytes, want int
@@ -96,7 +97,8 @@ func TestClaimBoundsAcrossStatements(t *testing.T) {
 			}
 			check(t, "claimed", len(claimed.Deliveries), test.want)
 			check(t, "more", claimed.More, test.want < 20 || test.limit == 20)
-			check(t, "PUBLISHING rows", value[int](t, conn, "select count(*) from outbox_delivery where status = 'PUBLISHING'"), test.want)
+			taken := value[int](t, conn, "select count(*) from outbox_delivery where status = 'PUBLISHING'")
+			check(t, "PUBLISHING rows", taken, test.want)
 		})
 	}
 }

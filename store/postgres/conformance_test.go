@@ -101,7 +101,8 @@ func (b *backend) Deliveries(t testing.TB, destination string) []relaytest.Deliv
 		var next, last, published, locked *time.Time
 		err = r.Scan(&d.Seq, &d.Status, &d.Attempts, &d.Endpoint, &d.OpenLane, &d.Key, &next, &last, &published,
 			&d.LockedBy, &locked, &d.Receipt, &d.ErrorCode, &d.ErrorMessage)
-		d.NextAttemptAt, d.LastAttemptAt, d.PublishedAt, d.LockedAt = timeOf(next), timeOf(last), timeOf(published), timeOf(locked)
+		d.NextAttemptAt, d.LastAttemptAt = timeOf(next), timeOf(last)
+		d.PublishedAt, d.LockedAt = timeOf(published), timeOf(locked)
 		return d, err
 	})
 	if err != nil {
@@ -150,8 +151,8 @@ select coalesce(nullif($1::bigint, 0), nextval(case when pg_current_xact_id() is
        clock_timestamp() + $14::bigint * interval '1 microsecond', coalesce($15, clock_timestamp())
 returning seq`
 
-// Insert wakes a relay that sleeps, as Enqueue does. A number of the caller's choice moves the sequence up, as a number that comes
-// from it would have.
+// Insert wakes a relay that sleeps, as Enqueue does. A number of the caller's choice moves the sequence up, as a number that
+// comes from it would have.
 func (p *producer) Insert(t testing.TB, e relay.Event) (seq int64) {
 	t.Helper()
 	ctx := context.Background()
@@ -187,8 +188,8 @@ func (p *producer) Insert(t testing.TB, e relay.Event) (seq int64) {
 	if !e.CreatedAt.IsZero() {
 		created = &e.CreatedAt
 	}
-	err := p.tx.QueryRow(ctx, insertEvent, e.Seq, e.ID, e.Topic, e.Key, e.AggregateType, e.AggregateID, e.AggregateVersion, e.Type,
-		e.Version, e.SchemaRef, json, binary, headers, available, created).Scan(&seq)
+	err := p.tx.QueryRow(ctx, insertEvent, e.Seq, e.ID, e.Topic, e.Key, e.AggregateType, e.AggregateID, e.AggregateVersion,
+		e.Type, e.Version, e.SchemaRef, json, binary, headers, available, created).Scan(&seq)
 	if err != nil {
 		t.Fatalf("insert %+v: %v", e, err)
 	}

@@ -132,7 +132,7 @@ func (r *gapRun) check(t *testing.T) {
 		t.Error("a reader of seq > last lost nothing: the writers are too tame for this test")
 	}
 	r.reader.check(t, r.log.ids)
-	t.Logf("%d events committed, %d of them late; %d numbers rolled back (%d known while writing); a reader of seq > last lost %d",
+	t.Logf("%d events committed, %d of them late; %d numbers rolled back, %d known while writing; a reader of seq > last lost %d",
 		len(r.log.ids), r.reader.filled, r.reader.dead, r.reader.deadWhileWriting, missing)
 }
 

@@ -126,9 +126,10 @@ func (s *Store) takeLease(ctx context.Context, r relay.AcquireRequest) (relay.Le
 		ExpiresIn: r.TTL,
 	}
 	var first, last []int64
-	err := s.pool.QueryRow(ctx, s.sql.acquire, r.Destination, r.Owner, r.TTL.Microseconds(), textArray(r.Topics), relay.IsolateAfter).
-		Scan(&lease.Epoch, &lease.Position, &lease.InFlightTo, &lease.Unclean, &lease.CrashCount,
-			&first, &last, &lease.Pause.Reason, &lease.Pause.By, &lease.LastSeq)
+	row := s.pool.QueryRow(ctx, s.sql.acquire, r.Destination, r.Owner, r.TTL.Microseconds(), textArray(r.Topics),
+		relay.IsolateAfter)
+	err := row.Scan(&lease.Epoch, &lease.Position, &lease.InFlightTo, &lease.Unclean, &lease.CrashCount,
+		&first, &last, &lease.Pause.Reason, &lease.Pause.By, &lease.LastSeq)
 	for i := range first {
 		lease.Gaps = append(lease.Gaps, relay.Range{First: first[i], Last: last[i]})
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/store/postgres"
 )
 
-// TestStartAtEndKeepsWhatIsOpen: an event whose transaction is open while a destination is made is committed after it, so it is not
-// what the log already held.
+// TestStartAtEndKeepsWhatIsOpen: an event whose transaction is open while a destination is made is committed after it, so it
+// is not what the log already held.
 func TestStartAtEndKeepsWhatIsOpen(t *testing.T) {
 	url := database(t)
 	store := open(t, postgres.Config{URL: url})
@@ -22,7 +22,8 @@ func TestStartAtEndKeepsWhatIsOpen(t *testing.T) {
 	exec(t, conn, "begin")
 	exec(t, conn, insert, 1) // 10
 	exec(t, conn, "rollback")
-	lease, ok, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "o", TTL: time.Hour, StartAtEnd: true})
+	atEnd := relay.AcquireRequest{Destination: "d", Owner: "o", TTL: time.Hour, StartAtEnd: true}
+	lease, ok, err := store.Acquire(t.Context(), atEnd)
 	if err != nil || !ok {
 		t.Fatalf("acquire: %v, %v", ok, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,8 @@ func wantError(t *testing.T, err error, wants ...string) {
 
 func TestConfigProblemsComeAllAtOnce(t *testing.T) {
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: " ", Schema: "pg_mine", MaxConns: 1, ConnectTimeout: -1})
-	wantError(t, err, "URL is missing: give postgres://", `"pg_mine"`, "max_conns 1 is outside 2 to 10000", "connect timeout -1ns is negative")
+	wantError(t, err, "URL is missing: give postgres://", `"pg_mine"`, "max_conns 1 is outside 2 to 10000",
+		"connect timeout -1ns is negative")
 	_, err = postgres.Open(t.Context(), postgres.Config{URL: "postgres://u:S3cret@host:notaport/db", MaxConns: -3})
 	wantError(t, err, "the URL is not one of PostgreSQL", "max_conns -3")
 }
@@ -52,11 +54,25 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 		return err
 	}
 	wantError(t, open("postgres://app:S3cret@127.0.0.1:1/db"), "cannot be reached: see that it runs, and that host, port")
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, err = postgres.Open(t.Context(), postgres.Config{
+		URL: "postgres://app:S3cret@" + silent.Addr().String() + "/db", ConnectTimeout: 100 * time.Millisecond,
+	})
+	wantError(t, err, "cannot be reached")
 	wantError(t, open(strings.Replace(url, "?", "_not?", 1)), "create the database, or correct its name")
 	wantError(t, open(as("nobody:S3cret")), "see to the user name, the password and pg_hba.conf")
 	wantError(t, open(url), `schema "public" lacks 0001_outbox`, "run `pillarbox migrate`")
 
 	migrate(t, url, "public")
+	socket := fmt.Sprintf("host=%s port=%d user=postgres dbname=%s", value[string](t, conn, "show unix_socket_directories"),
+		conn.Config().Port, conn.Config().Database)
+	if err := open(socket); err != nil {
+		t.Errorf("through the Unix socket: %v", err)
+	}
 	wantError(t, open(as("app:S3cret")), "pillarbox migrate --print-roles")
 	grants, err := schema.PrintRoles("public", "", "app", "")
 	if err != nil {

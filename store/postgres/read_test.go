@@ -1,10 +1,10 @@
 package postgres_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +46,8 @@ func TestPagesOfLargeEvents(t *testing.T) {
 			bytes += e.Size()
 		}
 		if bytes > most || len(page.Events) == 0 || !page.Full && seen < events {
-			t.Fatalf("a page of %d events, %d bytes, full %v, want some in at most %d bytes, and full", len(page.Events), bytes, page.Full, most)
+			t.Fatalf("a page of %d events, %d bytes, full %v, want some in at most %d bytes, and full",
+				len(page.Events), bytes, page.Full, most)
 		}
 		if pid := backend(); pid != before {
 			before = pid
@@ -62,17 +63,19 @@ func TestPagesOfLargeEvents(t *testing.T) {
 func TestChunksKeepEventsApart(t *testing.T) {
 	url := database(t)
 	store := open(t, postgres.Config{URL: url})
-	exec(t, connect(t, url), `insert into outbox_event (event_id, topic_name, partition_key, aggregate_id, event_type, payload, headers)
+	exec(t, connect(t, url), `
+		insert into outbox_event (event_id, topic_name, partition_key, aggregate_id, event_type, payload, headers)
 		select 'id-' || i || repeat('i', i * 37 % 300), 'topic-' || i % 1500, repeat('k', i * 7919 % 20000), 'a' || i, 'T',
 		       to_json(i || repeat('p', i * 104729 % 60000)), json_build_object('n', i::text)
 		  from generate_series(1, 3000) i`)
 	page := read(t, store, relay.Query{Limit: 5000, MaxBytes: 1 << 30})
-	page.Events = slices.Concat(page.Events, read(t, store, relay.Query{After: page.Seqs[len(page.Seqs)-1], Limit: 5000, MaxBytes: 1 << 30}).Events)
+	rest := read(t, store, relay.Query{After: page.Seqs[len(page.Seqs)-1], Limit: 5000, MaxBytes: 1 << 30})
+	page.Events = slices.Concat(page.Events, rest.Events)
 	check(t, "events", len(page.Events), 3000)
 	for i, e := range page.Events {
 		n := i + 1
-		id, key := fmt.Sprint("id-", n)+string(bytes.Repeat([]byte("i"), n*37%300)), string(bytes.Repeat([]byte("k"), n*7919%20000))
-		payload := fmt.Sprintf(`"%d%s"`, n, bytes.Repeat([]byte("p"), n*104729%60000))
+		id, key := fmt.Sprint("id-", n)+strings.Repeat("i", n*37%300), strings.Repeat("k", n*7919%20000)
+		payload := fmt.Sprintf(`"%d%s"`, n, strings.Repeat("p", n*104729%60000))
 		headers := fmt.Sprintf(`{"n" : "%d"}`, n)
 		if e.ID != id || e.Key != key || e.Topic != fmt.Sprint("topic-", n%1500) || e.AggregateID != fmt.Sprint("a", n) ||
 			string(e.Payload) != payload || string(e.Headers) != headers {
@@ -100,8 +103,8 @@ func TestTimesWithoutEnd(t *testing.T) {
 		{"tomorrow", func(d time.Duration) bool { return d > 0 && d <= 24*time.Hour }},
 	} {
 		exec(t, conn, "truncate outbox_event restart identity")
-		exec(t, conn, "insert into outbox_event (topic_name, event_type, available_at, created_at) values ('t', 'T', $1::text::timestamptz, $1::text::timestamptz)",
-			test.available)
+		exec(t, conn, `insert into outbox_event (topic_name, event_type, available_at, created_at)
+			values ('t', 'T', $1::text::timestamptz, $1::text::timestamptz)`, test.available)
 		page := read(t, store, relay.Query{Limit: 10, MaxBytes: 1000})
 		if len(page.Events) != 1 || !test.want(page.Events[0].AvailableIn) {
 			t.Errorf("%s: got %+v, which does not fit", test.available, page.Events)

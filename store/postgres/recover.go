@@ -65,7 +65,8 @@ select array(select seq from {schema}.outbox_delivery where destination = $1 and
        array(select coalesce(endpoint, '') from lane),
        array(select key from lane),
        array(select name from endpoint where name is not null),
-       (select (extract(epoch from least(greatest(next_attempt_at, now()), now() + interval '100 years') - now()) * 1000000)::bigint
+       (select (extract(epoch from least(greatest(next_attempt_at, now()), now() + interval '100 years') - now())
+                * 1000000)::bigint
           from {schema}.outbox_delivery
          where destination = $1 and next_attempt_at is not null
          order by next_attempt_at limit 1)`

@@ -13,8 +13,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/store/postgres"
 )
 
-// TestRestartInTheMidst lets the database crash and stop while three relays work through it. Each call fails or succeeds, none hangs;
-// afterwards all works again, and what was settled is there.
+// TestRestartInTheMidst lets the database crash and stop while three relays work through it. Each call fails or succeeds,
+// none hangs; afterwards all works again, and what was settled is there.
 func TestRestartInTheMidst(t *testing.T) {
 	server := pgtest.New(t, pgtest.Options{})
 	url := server.Database(t)
@@ -48,11 +48,12 @@ func TestRestartInTheMidst(t *testing.T) {
 	conn := connect(t, url)
 	for _, r := range relays {
 		if r.failed == 0 || r.settledAfterFailure == 0 {
-			t.Errorf("%s: %d calls failed, %d settled after that, want some of both", r.destination, r.failed, r.settledAfterFailure)
+			t.Errorf("%s: %d calls failed, %d settled after that, want some of both",
+				r.destination, r.failed, r.settledAfterFailure)
 		}
-		position := value[int64](t, conn, "select position from outbox_cursor where destination = $1", r.destination)
+		position := positionOf(t, conn, r.destination)
 		rows := value[int64](t, conn, "select count(*) from outbox_delivery where destination = $1", r.destination)
-		// The answer to the last settle of all may be lost, but then it was tried again; so no less than what was acknowledged is there.
+		// Where an answer was lost, the same was settled again.
 		if position != r.position || rows != r.position {
 			t.Errorf("%s: position %d and %d rows, want %d of both", r.destination, position, rows, r.position)
 		}
@@ -140,6 +141,7 @@ func TestListenHearsItsOwnSchema(t *testing.T) {
 		}
 	})
 	await(t, "the connection is gone", func() bool {
-		return value[int](t, conn, "select count(*) from pg_stat_activity where query ilike 'listen%' and datname = current_database()") == 0
+		return value[int](t, conn, `select count(*) from pg_stat_activity
+			where query ilike 'listen%' and datname = current_database()`) == 0
 	})
 }

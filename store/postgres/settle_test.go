@@ -15,7 +15,8 @@ import (
 
 func acquire(t testing.TB, s *postgres.Store, destination string) relay.LeaseID {
 	t.Helper()
-	lease, ok, err := s.Acquire(context.Background(), relay.AcquireRequest{Destination: destination, Owner: "relay-1", TTL: time.Hour})
+	request := relay.AcquireRequest{Destination: destination, Owner: "relay-1", TTL: time.Hour}
+	lease, ok, err := s.Acquire(context.Background(), request)
 	if err != nil || !ok {
 		t.Fatalf("acquire %s: %v, %v", destination, ok, err)
 	}
@@ -49,6 +50,11 @@ func value[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) (v T) {
 	return v
 }
 
+func positionOf(t testing.TB, conn *pgx.Conn, destination string) int64 {
+	t.Helper()
+	return value[int64](t, conn, "select position from outbox_cursor where destination = $1", destination)
+}
+
 // terminate ends all connections of the database but this one, as an administrator does.
 func terminate(t testing.TB, conn *pgx.Conn) {
 	t.Helper()
@@ -78,16 +84,16 @@ func TestSettleOfAnySize(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if next := value[int64](t, conn, "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"); settled.Bound == 0 ||
-					settled.Bound >= uint64(next) {
+				next := value[int64](t, conn, "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+				if settled.Bound == 0 || settled.Bound >= uint64(next) {
 					t.Errorf("bound %d, want an xid below %d", settled.Bound, next)
 				}
 			}
 			check(t, "rows", count("true"), n+1)
-			check(t, "published rows with their receipts", count(`status = 'PUBLISHED' and attempt_count = 1 and published_at is not null
-				and receipt = '0@' || seq - 1 and partition_key is null and endpoint is null and last_error_code is null`), n)
+			check(t, "published rows with their receipts", count(`status = 'PUBLISHED' and attempt_count = 1
+				and published_at is not null and receipt = '0@' || seq - 1 and partition_key is null and endpoint is null and last_error_code is null`), n)
 			check(t, "rows of before", count("status = 'FAILED' and last_error_code = 'OLD'"), 1)
-			check(t, "the position", value[int64](t, conn, "select position from outbox_cursor where destination = $1", destination), int64(n))
+			check(t, "the position", positionOf(t, conn, destination), int64(n))
 		})
 	}
 }
@@ -119,7 +125,7 @@ func TestSettleWithALostLeaseWritesNothing(t *testing.T) {
 				t.Errorf("settlement %d: got %v, want ErrLeaseLost", i, err)
 			}
 		}
-		check(t, "the position", value[int64](t, conn, "select position from outbox_cursor where destination = $1", destination), 1)
+		check(t, "the position", positionOf(t, conn, destination), 1)
 	}
 	check(t, "rows", value[int](t, conn, "select count(*) from outbox_delivery"), 0)
 }
@@ -193,7 +199,8 @@ func TestSettleKeepsTextsThatPostgreSQLCannot(t *testing.T) {
 		s.Published[i].Receipt = dirty
 	}
 	s.Rows = []relay.Row{
-		{Seq: 1000, Status: relay.StatusFailed, Endpoint: dirty, Key: dirty, OpenLane: true, Due: true, ErrorCode: dirty, ErrorMessage: dirty},
+		{Seq: 1000, Status: relay.StatusFailed, Endpoint: dirty, Key: dirty, OpenLane: true, Due: true,
+			ErrorCode: dirty, ErrorMessage: dirty},
 		{Seq: 1001, Status: relay.StatusFailed, ErrorCode: "FIRST"},
 		{Seq: 1001, Status: relay.StatusFailed, ErrorCode: "LAST"}, // of two rows with one number the last one counts
 	}
@@ -205,7 +212,8 @@ func TestSettleKeepsTextsThatPostgreSQLCannot(t *testing.T) {
 	check(t, "receipts", value[int](t, conn, "select count(*) from outbox_delivery where receipt = $1", clean), 150)
 	check(t, "the row", value[int](t, conn, `select count(*) from outbox_delivery where seq = 1000 and endpoint = $1
 		and partition_key = $1 and last_error_code = $1 and last_error_message = $1`, clean), 1)
-	check(t, "the last one of two", value[string](t, conn, "select last_error_code from outbox_delivery where seq = 1001"), "LAST")
+	last := value[string](t, conn, "select last_error_code from outbox_delivery where seq = 1001")
+	check(t, "the last one of two", last, "LAST")
 	lane := relay.LaneID{Endpoint: dirty, Key: dirty}
 	claimed, err := store.Claim(t.Context(), lease, relay.Claim{Lane: &lane, Limit: 10, MaxBytes: 1000})
 	if err != nil || len(claimed.Deliveries) != 1 {
@@ -234,7 +242,8 @@ func TestCursorRowStaysInPlace(t *testing.T) {
 				exec(t, long, "begin; select pg_current_xact_id()")
 			}
 			for i := range settles {
-				s := relay.Settlement{Position: int64(i), Asleep: i%2 == 0, Trouble: fmt.Sprint(i % 3), Gaps: []relay.Range{{First: 1, Last: int64(i) + 1}}}
+				s := relay.Settlement{Position: int64(i), Asleep: i%2 == 0, Trouble: fmt.Sprint(i % 3)}
+				s.Gaps = []relay.Range{{First: 1, Last: int64(i) + 1}}
 				if _, err := store.Settle(t.Context(), lease, s); err != nil {
 					t.Fatal(err)
 				}
@@ -243,7 +252,8 @@ func TestCursorRowStaysInPlace(t *testing.T) {
 			await(t, "the statistics arrive", func() bool {
 				return value[int](t, conn, "select n_tup_upd from pg_stat_user_tables where relname = 'outbox_cursor'") > settles
 			})
-			cold := value[int](t, conn, "select n_tup_upd - n_tup_hot_upd from pg_stat_user_tables where relname = 'outbox_cursor'")
+			cold := value[int](t, conn, `select n_tup_upd - n_tup_hot_upd from pg_stat_user_tables
+				where relname = 'outbox_cursor'`)
 			byIndex := value[int](t, conn, "select idx_scan from pg_stat_user_indexes where indexrelname = 'outbox_cursor_pkey'")
 			if cold > test.mostCold || byIndex > test.mostByIndex {
 				t.Errorf("of %d settles %d were not HOT and %d went through the index, want at most %d and %d",

@@ -5,9 +5,9 @@
 //
 // Store implements relay.Store and relay.Waker. The tables are made by package outbox/schema.
 //
-// Every call but Recover is one statement, so one round trip and one snapshot, and a transaction by itself. What changes
-// something locks the cursor row of the lease first, and changes nothing when the epoch no longer fits. Times that are
-// compared are the database's; nothing here looks at the clock of this machine.
+// As a rule a call is one statement: one round trip, one snapshot, a transaction by itself. What changes something locks the
+// cursor row of the lease first, and changes nothing when the epoch no longer fits. Times that are compared are the
+// database's; nothing here looks at the clock of this machine.
 //
 // The statements were written for one plan each, that of the index. The statistics of tables that fill and empty within
 // minutes would now and then talk the planner out of it, so a connection switches the other plans off. See settings.
@@ -86,6 +86,8 @@ func (s *Store) Close() { s.pool.Close() }
 const (
 	defaultMaxConns       = 10
 	defaultConnectTimeout = 10 * time.Second
+	// pingTimeout bounds the try of a connection that has been idle; one that does not answer is replaced.
+	pingTimeout = 2 * time.Second
 )
 
 // parse fills in the defaults and returns all problems at once. No error holds the password.
@@ -121,11 +123,11 @@ func (c Config) parse() (Config, *pgxpool.Config, error) {
 	}
 	poolConfig.MaxConns = int32(c.MaxConns)
 	poolConfig.AfterConnect = applySettings
+	poolConfig.PingTimeout = pingTimeout
 	conn := poolConfig.ConnConfig
-	if c.ConnectTimeout > 0 || conn.ConnectTimeout == 0 {
-		conn.ConnectTimeout = max(c.ConnectTimeout, 0)
-	}
-	if conn.ConnectTimeout == 0 {
+	if c.ConnectTimeout > 0 {
+		conn.ConnectTimeout = c.ConnectTimeout
+	} else if conn.ConnectTimeout == 0 {
 		conn.ConnectTimeout = defaultConnectTimeout
 	}
 	conn.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
