@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pillarbox-dev/pillarbox/internal/config"
+	"github.com/pillarbox-dev/pillarbox/internal/wire"
+	"github.com/pillarbox-dev/pillarbox/ops"
 )
 
 // The exit statuses.
@@ -190,6 +192,20 @@ func oneArg(what string) cobra.PositionalArgs {
 }
 
 func (a *app) load() (*config.Config, error) { return config.Load(a.file) }
+
+// withOps opens the database of the configuration for an operator.
+func (a *app) withOps(cmd *cobra.Command, do func(*config.Config, *ops.Ops) error) error {
+	c, err := a.load()
+	if err != nil {
+		return err
+	}
+	o, closeDB, err := wire.OpenOps(cmd.Context(), c.Database)
+	if err != nil {
+		return err
+	}
+	defer closeDB()
+	return do(c, o)
+}
 
 // printf prints a result. A failure comes out at the end of Run.
 func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.out, format, args...) }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pillarbox-dev/pillarbox/internal/wire"
+	"github.com/pillarbox-dev/pillarbox/internal/config"
 	"github.com/pillarbox-dev/pillarbox/ops"
 )
 
@@ -25,11 +25,13 @@ third of its lease; what is under way is finished. Events wait in the log. Who d
 			if action.Reason == "" {
 				return usageError{errors.New("--reason is missing: say why, for the next one who looks")}
 			}
-			if err := a.withOps(cmd, func(o *ops.Ops) error { return o.Pause(cmd.Context(), args[0], action) }); err != nil {
-				return err
-			}
-			a.printf("%s is paused\n", args[0])
-			return nil
+			return a.withOps(cmd, func(_ *config.Config, o *ops.Ops) error {
+				if err := o.Pause(cmd.Context(), args[0], action); err != nil {
+					return err
+				}
+				a.printf("%s is paused\n", args[0])
+				return nil
+			})
 		},
 	}
 	actionFlags(cmd, &action)
@@ -46,11 +48,13 @@ of its lease. Who did it and why is recorded.`,
 		Example: `  pillarbox resume suppliers --reason "the credential is renewed"`,
 		Args:    oneArg("the name of a destination"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.withOps(cmd, func(o *ops.Ops) error { return o.Resume(cmd.Context(), args[0], action) }); err != nil {
-				return err
-			}
-			a.printf("%s goes on\n", args[0])
-			return nil
+			return a.withOps(cmd, func(_ *config.Config, o *ops.Ops) error {
+				if err := o.Resume(cmd.Context(), args[0], action); err != nil {
+					return err
+				}
+				a.printf("%s goes on\n", args[0])
+				return nil
+			})
 		},
 	}
 	actionFlags(cmd, &action)
@@ -67,17 +71,4 @@ func osUser() string {
 		return u.Username
 	}
 	return cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"))
-}
-
-func (a *app) withOps(cmd *cobra.Command, do func(*ops.Ops) error) error {
-	c, err := a.load()
-	if err != nil {
-		return err
-	}
-	o, closeDB, err := wire.OpenOps(cmd.Context(), c.Database)
-	if err != nil {
-		return err
-	}
-	defer closeDB()
-	return do(o)
 }

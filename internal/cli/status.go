@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillarbox-dev/pillarbox/internal/config"
-	"github.com/pillarbox-dev/pillarbox/internal/wire"
 	"github.com/pillarbox-dev/pillarbox/ops"
 )
 
@@ -33,27 +32,20 @@ same however much is pending: above 10,000 a number is an estimate (~) or where 
   pillarbox status --json | jq '.destinations[] | select(.quarantined.count > 0)'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.load()
-			if err != nil {
-				return err
-			}
-			look, closeDB, err := wire.OpenOps(cmd.Context(), c.Database)
-			if err != nil {
-				return err
-			}
-			defer closeDB()
-			found, err := look.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			report := newStatusReport(c, found)
-			if asJSON {
-				encoder := json.NewEncoder(a.out)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(report)
-			}
-			a.printf("%s", report)
-			return nil
+			return a.withOps(cmd, func(c *config.Config, o *ops.Ops) error {
+				found, err := o.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				report := newStatusReport(c, found)
+				if asJSON {
+					encoder := json.NewEncoder(a.out)
+					encoder.SetIndent("", "  ")
+					return encoder.Encode(report)
+				}
+				a.printf("%s", report)
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

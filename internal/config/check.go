@@ -32,7 +32,7 @@ func (d *decoder) checkDatabase(db Database) {
 	}
 	dialect := db.Dialect()
 	if dialect == schema.SQLite {
-		if db.Path() == "" {
+		if strings.Trim(db.URL.Reveal(), "/") == "sqlite:" {
 			d.wrong("database.url", "database.url names no file", "write sqlite:///path/to/file.db")
 		}
 		for key, given := range map[string]bool{

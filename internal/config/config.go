@@ -159,6 +159,3 @@ func (d Database) SchemaName() string {
 	}
 	return d.Schema
 }
-
-// Path returns the file of an SQLite database.
-func (d Database) Path() string { return strings.TrimPrefix(d.URL.Reveal(), "sqlite://") }
