@@ -232,7 +232,7 @@ type claimReader struct {
 	seqs    []int64 // what was taken
 
 	// Of the last statement: how many candidates were asked for, and what its first row tells. Times are in the database's
-	// own format; 0 of nextIn and due stand for themselves, so there are flags.
+	// own format.
 	asked              int
 	candidates         int64
 	eligible, fitting  int64

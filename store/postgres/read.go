@@ -18,7 +18,7 @@ import (
 // $3 the patterns, and the last two are the ends of the gaps.
 //
 // The first row holds the snapshot's horizon and the time, so that both are there when no event is. {event} are the
-// columns of eventRow; of an event that is not wanted all but seq are null.
+// columns of eventSQL; of an event that is not wanted all but seq are null.
 //
 // The parts come in the order they are written, and each walks an index in order: nothing is sorted. Store.Read makes sure
 // that the numbers ascend.
@@ -252,8 +252,8 @@ type pageSize struct {
 	average atomic.Int64 // bytes of an event; 0: none was seen
 }
 
-// limit is the number of rows to ask for: what the query allows, and not much more than fits. Some more, because those that are
-// not wanted take no room.
+// limit is the number of rows to ask for: what the query allows, and not much more than fits. Some more, because those that
+// are not wanted take no room.
 func (p *pageSize) limit(q relay.Query) int {
 	average := p.average.Load()
 	if average == 0 {
