@@ -56,7 +56,8 @@ func newAddressRule(allowPrivate bool, allow []string) (rule addressRule, proble
 			prefix, err = netip.PrefixFrom(address, address.BitLen()), nil
 		}
 		if err != nil || prefix.Addr().Is4In6() {
-			problems = append(problems, fmt.Errorf("allow_addresses: %q is no address range: write it like 10.1.0.0/16 or 10.1.2.3", text))
+			problems = append(problems, fmt.Errorf("allow_addresses: %s is no address range: write it like 10.1.0.0/16 or 10.1.2.3",
+				quote(text)))
 			continue
 		}
 		rule.allowed = append(rule.allowed, prefix.Masked())

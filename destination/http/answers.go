@@ -13,7 +13,7 @@ const (
 	CodeProtocol     = "PROTOCOL"     // no valid answer, or one that is no answer to a delivery
 	CodeMoved        = "MOVED"        // 301, 308
 	CodeRedirect     = "REDIRECT"     // 302, 303, 307
-	CodeUnauthorized = "UNAUTHORIZED" // 401
+	CodeUnauthorized = "UNAUTHORIZED" //nolint:misspell // 401; the word of RFC 9110
 	CodeForbidden    = "FORBIDDEN"    // 403
 	CodeEgress       = "EGRESS"       // 407, 511, a proxy that refuses: our own way out
 	CodeGone         = "GONE"         // 410

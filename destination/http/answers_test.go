@@ -47,7 +47,9 @@ func TestAnswers(t *testing.T) {
 	for _, s := range []int{200, 201, 202, 203, 204, 205, 206, 207, 226, 250, 299} {
 		add(fmt.Sprint(s), status(s), published(s))
 	}
-	add("200 duplicate", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"duplicate":true}`) }, published(200))
+	add("200 duplicate", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `{"duplicate":true}`)
+	}, published(200))
 	for _, s := range []int{300, 304, 305, 306, 350, 399} {
 		add(fmt.Sprint(s), status(s, "Location", "https://elsewhere.example/"), outcome(relay.Retry, CodeProtocol, s))
 	}
@@ -58,7 +60,8 @@ func TestAnswers(t *testing.T) {
 		want := with(outcome(relay.Unavailable, CodeMoved, s), pause)
 		add(fmt.Sprint(s), status(s, "Location", "https://user:pw@elsewhere.example/new?key=secret"),
 			with(want, says("to https://elsewhere.example/new?…")))
-		add(fmt.Sprintf("%d relative", s), status(s, "Location", "/v2"), with(want, says(fmt.Sprintf("/v2: said %d (no redirect is followed", s))))
+		add(fmt.Sprintf("%d relative", s), status(s, "Location", "/v2"),
+			with(want, says(fmt.Sprintf("/v2: said %d (no redirect is followed", s))))
 		add(fmt.Sprintf("%d garbage", s), status(s, "Location", "http://[::"), with(want, says("something that is no URL")))
 	}
 	for _, s := range []int{302, 303, 307} {
@@ -156,7 +159,7 @@ func TestBodies(t *testing.T) {
 		}
 	}
 	for name, after := range map[string]func(net.Conn){
-		"cut off": func(c net.Conn) { c.Close() },
+		"cut off": func(c net.Conn) { _ = c.Close() },
 		"reset":   reset,
 		"slow":    func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, // until the client hangs up
 		"endless": endless,
@@ -169,7 +172,7 @@ func TestBodies(t *testing.T) {
 				t.Parallel()
 				url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
 					if readRequest(r) == nil {
-						fmt.Fprintf(c, head, code)
+						_, _ = fmt.Fprintf(c, head, code)
 						if name == "reset" {
 							time.Sleep(50 * time.Millisecond) // a reset at once takes the bytes with it
 						}
@@ -190,7 +193,7 @@ func TestBodies(t *testing.T) {
 func TestMessageOfAFailure(t *testing.T) {
 	body := "line\n\tone\x00\x1b[31m é \xff token-abc/def s3cret " + "query-value " + strings.Repeat("z", 100_000)
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(400)
+		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, body)
 	})
 	d := newDestination(t, server.URL+"/hook?key=query-value", func(c *Config) {
@@ -249,7 +252,7 @@ func TestMisdirected(t *testing.T) {
 			first = r.RemoteAddr
 		}
 		if r.RemoteAddr == first {
-			w.WriteHeader(421)
+			w.WriteHeader(http.StatusMisdirectedRequest)
 		}
 	})
 	d := newDestination(t, server.URL)

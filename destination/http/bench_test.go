@@ -92,7 +92,7 @@ func inParallel(goroutines, share int, send func(context.Context) bool) bool {
 }
 
 func plainPost(ctx context.Context, client *http.Client, url string, e *relay.Event) bool {
-	r, err := http.NewRequestWithContext(ctx, "POST", url, bytes.NewReader(e.Payload))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(e.Payload))
 	if err != nil {
 		return false
 	}

@@ -108,7 +108,7 @@ func (d *Destination) checkDial(ctx context.Context, c *client, u *url.URL) erro
 	if err != nil {
 		return worded(err)
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	if u.Scheme != "https" {
 		return nil
 	}

@@ -63,12 +63,12 @@ func TestReuseAndLeaks(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch n.Add(1) % 4 {
 		case 0:
-			w.WriteHeader(204)
+			w.WriteHeader(http.StatusNoContent)
 		case 1:
-			w.WriteHeader(422)
+			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = io.WriteString(w, strings.Repeat("x", 60_000)) // longer than what is read, shorter than what is drained
 		case 2:
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 		case 3:
 			_, _ = io.WriteString(w, strings.Repeat("x", 60_000))
 		}
@@ -139,13 +139,13 @@ func TestProxy(t *testing.T) {
 	proxy := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		through.Add(1)
 		if r.Method == http.MethodConnect {
-			w.WriteHeader(407)
+			w.WriteHeader(http.StatusProxyAuthRequired)
 			return
 		}
 		if !r.URL.IsAbs() {
 			t.Errorf("the proxy was asked for %s", r.URL)
 		}
-		w.WriteHeader(202)
+		w.WriteHeader(http.StatusAccepted)
 	})
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("HTTPS_PROXY", proxy.URL)
@@ -181,7 +181,7 @@ func TestProxy(t *testing.T) {
 	inside := newDestination(t, "http://10.0.0.1/", func(c *Config) {
 		c.Proxy, c.AllowPrivate, c.AllowAddresses = proxy.URL, false, []string{host.Hostname()}
 	})
-	same(t, deliver(t, inside, newEvent()), relay.Outcome{Kind: relay.Unavailable, Code: CodePolicy, Pause: true, Message: "10.0.0.1"})
+	same(t, deliver(t, inside, newEvent()), paused(CodePolicy, "10.0.0.1"))
 }
 
 func TestEnvironmentProxyIsWired(t *testing.T) {

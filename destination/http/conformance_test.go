@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -16,7 +17,7 @@ func TestConformance(t *testing.T) {
 	relaytest.TestDestination(t, relaytest.DestinationFeatures{Refuses: true}, func(t *testing.T) relaytest.Rig {
 		f := &farEnd{t: t}
 		f.start("127.0.0.1:0")
-		t.Cleanup(func() { f.server.Close() })
+		t.Cleanup(func() { _ = f.server.Close() })
 		f.destination = newDestination(t, "http://"+f.address+"/in", func(c *Config) {
 			c.Signing.Hex = true
 			c.Endpoint.SecretFiles = []string{secretFile(t, "s3cret")}
@@ -39,7 +40,7 @@ type farEnd struct {
 
 // start listens where it did before, so that what was stopped comes back.
 func (f *farEnd) start(address string) {
-	listener, err := net.Listen("tcp", address)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ func TestUnusableCredentials(t *testing.T) {
 	missing := filepath.Join(folder, "missing")
 	good := secretFile(t, "s3cret-good")
 	unreadable := folder // a folder cannot be read as a file
+	long := secretFile(t, strings.Repeat("x", maxCredential+1))
 	pipe := filepath.Join(folder, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestUnusableCredentials(t *testing.T) {
 		"secret a pipe":       {Endpoint{SecretFiles: []string{pipe}}, Signing{Hex: true}, "is empty"},
 		"second one missing":  {Endpoint{SecretFiles: []string{good, missing}}, Signing{Hex: true}, "no such file"},
 		"secret not base64":   {Endpoint{SecretFiles: []string{good}}, Signing{Standard: true}, "base64"},
-		"secret far too long": {Endpoint{SecretFiles: []string{secretFile(t, strings.Repeat("x", 65<<10))}}, Signing{Hex: true}, "is longer"},
+		"secret far too long": {Endpoint{SecretFiles: []string{long}}, Signing{Hex: true}, "is longer"},
 		"token missing":       {Endpoint{TokenFile: missing}, Signing{}, "no such file"},
 		"token empty":         {Endpoint{TokenFile: secretFile(t, "\n")}, Signing{}, "is empty"},
 		"token of two lines":  {Endpoint{TokenFile: secretFile(t, "s3cret-a\ns3cret-b")}, Signing{}, "on one line"},
@@ -107,7 +108,7 @@ func TestUnauthorizedRereads(t *testing.T) {
 				requests.Add(1)
 				write(t, file, tt.meanwhile)
 				if r.Header.Get("Authorization") != "Bearer new" {
-					w.WriteHeader(401)
+					w.WriteHeader(http.StatusUnauthorized)
 				}
 			})
 			d := newDestination(t, server.URL, func(c *Config) { c.Endpoint.TokenFile = file })
@@ -143,7 +144,7 @@ func rotateUnderLoad(t *testing.T, f *files) {
 		if r.Header.Get("Authorization") != "Bearer "+current ||
 			webhook.VerifyHex([][]byte{[]byte(current)}, body, r.Header.Get("Pillarbox-Signature")) != nil {
 			refused.Add(1)
-			w.WriteHeader(401)
+			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
 	d := newDestination(t, server.URL, func(c *Config) {

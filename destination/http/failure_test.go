@@ -35,7 +35,7 @@ func TestNoConnection(t *testing.T) {
 		"port 0":         {"http://127.0.0.1:0/", relay.Outcome{Kind: relay.Unavailable, Code: CodeDial}},
 		"no TLS":         {https(noTLS), relay.Outcome{Kind: relay.Unavailable, Code: CodeTLS, Message: "handshake"}},
 		"TLS hangs up":   {https(hangsUp), relay.Outcome{Kind: relay.Unavailable, Code: CodeTLS, Message: "handshake"}},
-		"http, no https": {https(plain.URL), relay.Outcome{Kind: relay.Unavailable, Code: CodeConfig, Pause: true, Message: "set its url"}},
+		"http, no https": {https(plain.URL), paused(CodeConfig, "set its url")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			same(t, deliver(t, newDestination(t, tt.url), newEvent()), tt.want)
@@ -50,7 +50,7 @@ func fullListener(t *testing.T) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { syscall.Close(fd) })
+	t.Cleanup(func() { _ = syscall.Close(fd) })
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +63,9 @@ func fullListener(t *testing.T) (url string) {
 	}
 	address := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.(*syscall.SockaddrInet4).Port}
 	for range 3 {
-		if c, err := net.DialTimeout("tcp", address.String(), 200*time.Millisecond); err == nil {
-			t.Cleanup(func() { c.Close() })
+		dialer := net.Dialer{Timeout: 200 * time.Millisecond}
+		if c, err := dialer.DialContext(t.Context(), "tcp", address.String()); err == nil {
+			t.Cleanup(func() { _ = c.Close() })
 		}
 	}
 	return "http://" + address.String()
@@ -104,9 +105,9 @@ func TestBlackHole(t *testing.T) {
 func TestEndAfterTheRequest(t *testing.T) {
 	want := relay.Outcome{Kind: relay.Retry, Code: CodeReset, Uncertain: true}
 	for name, end := range map[string]func(net.Conn){
-		"EOF":            func(c net.Conn) { c.Close() },
+		"EOF":            func(c net.Conn) { _ = c.Close() },
 		"reset":          reset,
-		"within headers": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nServer: x\r\n"); c.Close() },
+		"within headers": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nServer: x\r\n"); _ = c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
@@ -127,7 +128,7 @@ func TestEndAfterTheRequest(t *testing.T) {
 // A connection from the pool that ends before a byte came back: once more at once, on a fresh one, and never a third time.
 // Go's transport would do that by itself, without end, for a POST with a header that is literally named Idempotency-Key.
 func TestStaleConnection(t *testing.T) {
-	for name, end := range map[string]func(net.Conn){"EOF": func(c net.Conn) { c.Close() }, "reset": reset} {
+	for name, end := range map[string]func(net.Conn){"EOF": func(c net.Conn) { _ = c.Close() }, "reset": reset} {
 		for _, key := range []string{"Idempotency-Key", "idempotency-key", "X-Idempotency-Key", "Event-Key"} {
 			for _, payload := range []string{`{"a":1}`, ""} {
 				t.Run(name+" "+key+" "+payload, func(t *testing.T) {
@@ -256,7 +257,7 @@ func TestShutdownBeforeTheSecondSend(t *testing.T) {
 		if readRequest(r) == nil {
 			requests.Add(1)
 			write(t, token, "new")
-			_, _ = io.WriteString(c, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\nhalf")
+			_, _ = io.WriteString(c, "HTTP/1.1 401 No\r\nContent-Length: 100\r\n\r\nhalf")
 			time.Sleep(50 * time.Millisecond)
 			cancel(relay.ErrShutdown)
 			_, _ = r.ReadByte()

@@ -24,11 +24,8 @@ type knownFile struct {
 	content []byte
 }
 
-type fileState struct {
-	device, inode     uint64
-	size              int64
-	modified, changed syscall.Timespec
-}
+// fileState is all that stat tells but the time of access.
+type fileState syscall.Stat_t
 
 func (f *files) read(name string) ([]byte, error) {
 	if known, ok := f.known.Load(name); ok {
@@ -46,7 +43,7 @@ func (f *files) readAnew(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -57,7 +54,7 @@ func (f *files) readAnew(name string) ([]byte, error) {
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		state := stateOf(stat)
-		if since := time.Now().Add(-f.settled); old(state.modified, since) && old(state.changed, since) {
+		if since := time.Now().Add(-f.settled); old(state.Mtim, since) && old(state.Ctim, since) {
 			f.known.Store(name, knownFile{state, content})
 		}
 	}
@@ -65,7 +62,9 @@ func (f *files) readAnew(name string) ([]byte, error) {
 }
 
 func stateOf(s *syscall.Stat_t) fileState {
-	return fileState{uint64(s.Dev), s.Ino, s.Size, s.Mtim, s.Ctim}
+	state := fileState(*s)
+	state.Atim = syscall.Timespec{}
+	return state
 }
 
 func old(t syscall.Timespec, since time.Time) bool { return time.Unix(t.Unix()).Before(since) }

@@ -102,7 +102,7 @@ func TestRotationOfRememberedFiles(t *testing.T) {
 func TestUnauthorizedForgets(t *testing.T) {
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer current" {
-			w.WriteHeader(401)
+			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
 	d := newDestination(t, server.URL, func(c *Config) { c.Endpoint.TokenFile = secretFile(t, "current") })

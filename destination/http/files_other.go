@@ -14,7 +14,7 @@ func (*files) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	return readSome(file)
 }
 

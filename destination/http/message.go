@@ -108,14 +108,16 @@ func newHeaders(c Config) (h headers, problems []error) {
 		h.standardSignature = key("signing.standard_prefix", prefix+"-Signature", "")
 	}
 	if p := c.EventHeaders.Prefix; p != "" && !isHeaderName(p) {
-		problems = append(problems, fmt.Errorf("event_headers.prefix: %s cannot begin a header name: use letters, digits and -", quote(p)))
+		problems = append(problems, fmt.Errorf("event_headers.prefix: %s cannot begin a header name: use letters, digits and -",
+			quote(p)))
 	}
 	for _, from := range slices.Sorted(maps.Keys(c.EventHeaders.Rename)) {
 		to := c.EventHeaders.Rename[from]
 		switch {
 		case to == "-":
 		case !isHeaderName(to):
-			problems = append(problems, fmt.Errorf("event_headers.rename: %s is no header name: use letters, digits and -", quote(to)))
+			problems = append(problems, fmt.Errorf("event_headers.rename: %s is no header name: use letters, digits and -",
+				quote(to)))
 		case h.reserved[headerKey(to)]:
 			problems = append(problems, fmt.Errorf("event_headers.rename: %s is taken: choose another name", to))
 		}

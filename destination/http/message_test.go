@@ -112,15 +112,21 @@ func TestRequestVariants(t *testing.T) {
 		"names left out": {nil, func(c *Config) { c.Headers = HeaderNames{"-", "-", "-", "-"} }, func(r received) bool {
 			return r.header["Idempotency-Key"] == nil && r.header["Pillarbox-Event-Id"] == nil && r.header["Pillarbox-Topic"] == nil
 		}},
-		"names changed": {nil, func(c *Config) { c.Headers = HeaderNames{"x-key", "x-id", "x-type", "x-topic"} }, func(r received) bool {
+		"names changed": {nil, func(c *Config) {
+			c.Headers = HeaderNames{"x-key", "x-id", "x-type", "x-topic"}
+		}, func(r received) bool {
 			return r.header.Get("X-Key") != "" && r.header.Get("X-Key") == r.header.Get("X-Id") &&
 				r.header.Get("X-Type") == "CaseAccepted" && r.header.Get("X-Topic") == "cases"
 		}},
 		"type and topic made fit": {func(e *relay.Event) { e.Type, e.Topic = "a\r\nb: c", "\tü " }, nil, func(r received) bool {
 			return r.header.Get("Pillarbox-Event-Type") == "a  b: c" && r.header.Get("Pillarbox-Topic") == "ü"
 		}},
-		"user agent": {nil, func(c *Config) { c.UserAgent = "shop/1.0" }, func(r received) bool { return r.header.Get("User-Agent") == "shop/1.0" }},
-		"large":      {func(e *relay.Event) { e.Payload = make([]byte, 5<<20) }, nil, func(r received) bool { return len(r.body) == 5<<20 }},
+		"user agent": {nil, func(c *Config) { c.UserAgent = "shop/1.0" }, func(r received) bool {
+			return r.header.Get("User-Agent") == "shop/1.0"
+		}},
+		"large": {func(e *relay.Event) { e.Payload = make([]byte, 5<<20) }, nil, func(r received) bool {
+			return len(r.body) == 5<<20
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEvent()
@@ -141,8 +147,10 @@ func TestRequestVariants(t *testing.T) {
 
 func TestEventHeaders(t *testing.T) {
 	e := newEvent(func(e *relay.Event) {
-		e.Headers = []byte(`{"correlationId":"c-1","trace parent":"00","empty":"","évil\r\nX-Injected":"v","multi":"a\r\nB: c\u0000",` +
-			`"authorization":"Bearer stolen","Host":"elsewhere","content-length":"1","Transfer-Encoding":"x","idempotency-key":"other",` +
+		e.Headers = []byte(`{"correlationId":"c-1","trace parent":"00","empty":"",` +
+			`"évil\r\nX-Injected":"v","multi":"a\r\nB: c\u0000",` +
+			`"authorization":"Bearer stolen","Host":"elsewhere","content-length":"1","Transfer-Encoding":"x",` +
+			`"idempotency-key":"other",` +
 			`"webhook-signature":"v1,fake","pillarbox-event-id":"fake","content-type":"text/html","Dup":"first","dup":"second",` +
 			`"renamed":"r","dropped":"d","internal":"i","":"nameless"}`)
 	})
@@ -159,8 +167,8 @@ func TestEventHeaders(t *testing.T) {
 	}
 	sameHeader(t, got.header, http.Header{
 		"Content-Length": {"30"}, "Content-Type": {"application/json"}, "User-Agent": {"Pillarbox"},
-		"Idempotency-Key": {e.ID}, "Pillarbox-Event-Id": {e.ID}, "Pillarbox-Event-Type": {"CaseAccepted"}, "Pillarbox-Topic": {"cases"},
-		"Correlationid": {"c-1"}, "Trace-Parent": {"00"}, "Empty": {""}, "-Vil--X-Injected": {"v"}, "Multi": {"a  B: c"},
+		"Idempotency-Key": {e.ID}, "Pillarbox-Event-Id": {e.ID}, "Pillarbox-Event-Type": {"CaseAccepted"},
+		"Pillarbox-Topic": {"cases"}, "Correlationid": {"c-1"}, "Trace-Parent": {"00"}, "Empty": {""}, "-Vil--X-Injected": {"v"}, "Multi": {"a  B: c"},
 		"Dup": {"first"}, "X-Other": {"r"},
 	})
 	got = receive(t, e, func(c *Config) { c.EventHeaders = EventHeaders{Prefix: "Evt-"} })
@@ -177,6 +185,7 @@ func TestEventHeaders(t *testing.T) {
 // What is about the event and cannot be sent is rejected, and nothing goes out.
 func TestUnsendableEvents(t *testing.T) {
 	server := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })
+	with := func(headers string) func(*relay.Event) { return func(e *relay.Event) { e.Headers = []byte(headers) } }
 	failing := func(err error) func(*Config) {
 		return func(c *Config) {
 			c.Envelope = wrap(func(*relay.Event) (envelope.Message, error) { return envelope.Message{}, err })
@@ -187,8 +196,8 @@ func TestUnsendableEvents(t *testing.T) {
 		config func(*Config)
 		want   relay.Outcome
 	}{
-		"headers no object": {func(e *relay.Event) { e.Headers = []byte(`["a"]`) }, nil, *reject(CodeHeaders, "not a flat JSON object")},
-		"nested headers":    {func(e *relay.Event) { e.Headers = []byte(`{"a":{"b":1}}`) }, nil, *reject(CodeHeaders, "repair the headers")},
+		"headers no object": {with(`["a"]`), nil, *reject(CodeHeaders, "not a flat JSON object")},
+		"nested headers":    {with(`{"a":{"b":1}}`), nil, *reject(CodeHeaders, "repair the headers")},
 		"no id":             {func(e *relay.Event) { e.ID = "" }, nil, *reject(CodeHeaders, "event id")},
 		"id with newline":   {func(e *relay.Event) { e.ID = "a\nb" }, nil, *reject(CodeHeaders, "event id")},
 		"id with space":     {func(e *relay.Event) { e.ID = " a" }, nil, *reject(CodeHeaders, "event id")},
@@ -252,7 +261,7 @@ func TestSignedAnew(t *testing.T) {
 	var times []string
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		times = append(times, r.Header.Get("webhook-timestamp"))
-		w.WriteHeader(421) // asks for a second send within the attempt
+		w.WriteHeader(http.StatusMisdirectedRequest) // asks for a second send within the attempt
 	})
 	d := newDestination(t, server.URL, func(c *Config) {
 		c.Signing.Standard = true

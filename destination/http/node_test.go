@@ -3,6 +3,7 @@ package http
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -27,13 +28,13 @@ func startNode(t *testing.T, secretFiles ...string) (url string) {
 		t.Fatalf("%v: install Node.js 18 or later; receivers in other languages are part of what is promised", err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "node_modules", "express")); err != nil {
-		install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+		install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 		install.Dir = folder
 		if out, err := install.CombinedOutput(); err != nil {
 			t.Fatalf("npm ci in %s: %v\n%s", folder, err, out)
 		}
 	}
-	command := exec.Command(node, "receiver.js")
+	command := exec.CommandContext(context.Background(), node, "receiver.js")
 	command.Dir = folder
 	command.Env = append(os.Environ(), "PORT=0", "SECRET_FILES="+strings.Join(secretFiles, ","))
 	var stderr bytes.Buffer
@@ -132,7 +133,9 @@ func TestNodeReceiverRefuses(t *testing.T) {
 		"of another body":  {webhook.SignHex([]byte("s3cret"), []byte("1"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			header := http.Header{"Content-Type": {"application/json"}, "idempotency-key": {"id-1"}, "Pillarbox-Signature": signatures}
+			header := http.Header{
+				"Content-Type": {"application/json"}, "idempotency-key": {"id-1"}, "Pillarbox-Signature": signatures,
+			}
 			if code, answer := send(t, "POST", body, header); code != 401 || answer != "" {
 				t.Errorf("answered %d %q, want 401 and nothing", code, answer)
 			}

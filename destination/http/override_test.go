@@ -44,8 +44,8 @@ func TestParseOverridesProblems(t *testing.T) {
 		}
 	}
 	all := map[string]string{
-		"1xx": "retry", "100": "retry", "6xx": "retry", "600": "retry", "40": "retry", "4000": "retry", "4x4": "retry", "4XX": "retry",
-		"": "retry", " 404": "retry", "abc": "retry", "301": "published", "3xx": "published",
+		"1xx": "retry", "100": "retry", "6xx": "retry", "600": "retry", "40": "retry", "4000": "retry", "4x4": "retry",
+		"4XX": "retry", "": "retry", "404.": "retry", "abc": "retry", "301": "published", "3xx": "published",
 	}
 	_, err := ParseOverrides(all)
 	if n := strings.Count(err.Error(), "answers: "); n != len(all) {
@@ -55,8 +55,8 @@ func TestParseOverridesProblems(t *testing.T) {
 
 func TestOverridesApply(t *testing.T) {
 	overrides, err := ParseOverrides(map[string]string{
-		"404": "retry", "402": "reject REJECTED_BALANCE", "409": "published", "5xx": "unavailable", "502": "reject", "504": "retry LATE",
-		"401": "reject", "301": "reject",
+		"404": "retry", "402": "reject REJECTED_BALANCE", "409": "published", "5xx": "unavailable", "502": "reject",
+		"504": "retry LATE", "401": "reject", "301": "reject",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,8 @@ func TestOverridesApply(t *testing.T) {
 			t.Errorf("%d: after %s", status, after)
 		}
 	}
-	if is, _ := newAnswers(Default, []Override{{503, 503, relay.Retry, ""}}).judge(503, http.Header{}, time.Now(), time.Hour); !is.trouble {
+	a = newAnswers(Default, []Override{{503, 503, relay.Retry, ""}})
+	if is, _ := a.judge(503, http.Header{}, time.Now(), time.Hour); !is.trouble {
 		t.Error("503 as retry no longer counts as trouble")
 	}
 }

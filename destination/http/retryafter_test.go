@@ -57,7 +57,9 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, value := range []string{"0", "120", "-1", "1.5", "9223372037", "Sun, 29 Nov 2026 10:00:30 GMT", "Sunday, 29-Nov-26 10:00:30 GMT"} {
+	for _, value := range []string{
+		"0", "120", "-1", "1.5", "9223372037", "Sun, 29 Nov 2026 10:00:30 GMT", "Sunday, 29-Nov-26 10:00:30 GMT",
+	} {
 		f.Add(value, "Sun, 29 Nov 2026 10:00:00 GMT")
 	}
 	f.Fuzz(func(t *testing.T, value, date string) {

@@ -84,7 +84,7 @@ func newServer(t testing.TB, handler http.HandlerFunc) *httptest.Server {
 // rawServer takes connections one by one into serve, each in a goroutine of its own; serve need not close them.
 func rawServer(t testing.TB, serve func(n int, c net.Conn, requests *bufio.Reader)) (url string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +101,13 @@ func rawServer(t testing.TB, serve func(n int, c net.Conn, requests *bufio.Reade
 			connections = append(connections, c)
 			mu.Unlock()
 			open.Go(func() {
-				defer c.Close()
+				defer func() { _ = c.Close() }()
 				serve(n, c, bufio.NewReader(c))
 			})
 		}
 	})
 	t.Cleanup(func() {
-		listener.Close()
+		_ = listener.Close()
 		mu.Lock()
 		for _, c := range connections {
 			c.Close()
@@ -169,6 +169,6 @@ func status(code int, headers ...string) http.HandlerFunc {
 			w.Header().Set(headers[i], headers[i+1])
 		}
 		w.WriteHeader(code)
-		fmt.Fprintf(w, "said %d", code)
+		_, _ = fmt.Fprintf(w, "said %d", code)
 	}
 }

@@ -58,7 +58,8 @@ func TestLoadTable(t *testing.T) {
 			if got, err := tt.load(t.Context()); err != nil || len(got) != 0 {
 				t.Errorf("from an empty table: %v, %v", got, err)
 			}
-			insert := "insert into " + tt.table + " (destination, endpoint, url, secret_file, token_file, max_in_flight, enabled) values "
+			insert := "insert into " + tt.table +
+				" (destination, endpoint, url, secret_file, token_file, max_in_flight, enabled) values "
 			yes, no := "true", "false"
 			if tt.dialect == schema.SQLite {
 				yes, no = "1", "0"
@@ -69,7 +70,7 @@ func TestLoadTable(t *testing.T) {
 				"('suppliers', 'off', 'https://off.example', '', '', 0, " + no + ")",
 				"('others', 'plain', 'https://others.example', null, null, null, " + yes + ")",
 			}
-			if _, err := tt.db.Exec(insert + strings.Join(rows, ", ")); err != nil {
+			if _, err := tt.db.ExecContext(t.Context(), insert+strings.Join(rows, ", ")); err != nil {
 				t.Fatal(err)
 			}
 			want := map[string]Endpoint{

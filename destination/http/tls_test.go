@@ -160,7 +160,10 @@ func TestCertificates(t *testing.T) {
 				want.Pause = tt.fault != "handshake failure" // with TLS 1.2 it may be anything else as well
 			}
 			problems := d.Check(t.Context())
-			if tt.fault == "" && len(problems) > 0 || tt.fault != "" && (len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.fault)) {
+			switch {
+			case tt.fault == "" && len(problems) > 0:
+				t.Errorf("Check = %v, want nothing", problems)
+			case tt.fault != "" && (len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.fault)):
 				t.Errorf("Check = %v, want one with %q", problems, tt.fault)
 			}
 			same(t, deliver(t, d, newEvent()), want)

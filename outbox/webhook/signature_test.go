@@ -143,7 +143,8 @@ func TestVerifyStandard(t *testing.T) {
 			}
 		})
 	}
-	if got := VerifyStandard([][]byte{secret}, good, []byte(standardBody), at.Add(2*time.Second), time.Second); got != ErrNotInTime {
+	got := VerifyStandard([][]byte{secret}, good, []byte(standardBody), at.Add(2*time.Second), time.Second)
+	if !errors.Is(got, ErrNotInTime) {
 		t.Errorf("a tolerance of one second, two seconds late: %v, want %v", got, ErrNotInTime)
 	}
 }
