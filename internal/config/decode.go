@@ -72,10 +72,12 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	if errors.Is(err, io.EOF) {
 		return bad(0, "is empty", "'pillarbox init' writes one that explains every key")
 	}
-	if err == nil && reader.Decode(&second) == nil {
-		return bad(second.Line, "a second document begins here", "keep to one, without a line of ---")
+	if err == nil {
+		if err = reader.Decode(&second); err == nil {
+			return bad(second.Line, "a second document begins here", "keep to one, without a line of ---")
+		}
 	}
-	if err != nil {
+	if !errors.Is(err, io.EOF) {
 		line, text := syntaxError(err)
 		return bad(line, "is not valid YAML: "+text, syntaxHint(data, line))
 	}

@@ -36,6 +36,8 @@ func TestProblems(t *testing.T) {
 			`f.yaml: is not valid YAML: invalid leading UTF-8 octet: check the indentation and the quotes around it`}},
 		"two documents": {db + dest + "---\na: b\n", []string{
 			`f.yaml:3:1: a second document begins here: keep to one, without a line of ---`}},
+		"a second document that is no YAML": {db + dest + "---\n{", []string{
+			`f.yaml:4:1: is not valid YAML: did not find expected node content: check the indentation and the quotes around it`}},
 		"too big": {strings.Repeat("# this is a comment\n", 60_000), []string{
 			`f.yaml: has 1200000 bytes, which is more than 1MiB: is it the right file?`}},
 

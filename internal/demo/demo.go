@@ -98,8 +98,16 @@ func (d *demo) run(ctx context.Context) (Reckoning, error) {
 	defer endView()
 
 	killing := make(chan error, 1)
-	go func() { killing <- d.killNowAndThen(writing) }()
-	err := errors.Join(d.service.run(writing), <-killing)
+	go func() {
+		err := d.killNowAndThen(writing)
+		if err != nil {
+			stop() // without a relay there is nothing to show
+		}
+		killing <- err
+	}()
+	err := d.service.run(writing)
+	stop()
+	err = errors.Join(err, <-killing)
 	if err == nil {
 		err = d.drain(context.WithoutCancel(ctx))
 	}
