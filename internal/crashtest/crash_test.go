@@ -61,7 +61,7 @@ func TestProducerKilledBeforeCommit(t *testing.T) {
 			relay := b.relay(processArgs{})
 			load := b.load()
 			for _, key := range []string{"killed1", "killed2", "killed3"} {
-				p := start(t, processArgs{Dialect: name, Database: b.database, Poison: key, Nth: 1 + rand.IntN(5)})
+				p := start(t, processArgs{Dialect: name, Database: b.database, Key: key, Nth: 1 + rand.IntN(5)})
 				p.killed()
 			}
 			load.stop()

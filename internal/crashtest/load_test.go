@@ -121,9 +121,9 @@ func runProducer(ctx context.Context, args processArgs) error {
 		return err
 	}
 	for n := range args.Nth {
-		if err := s.transaction(ctx, args.Poison, n, nil); err != nil {
+		if err := s.transaction(ctx, args.Key, n, nil); err != nil {
 			return err
 		}
 	}
-	return s.transaction(ctx, args.Poison, args.Nth, kill)
+	return s.transaction(ctx, args.Key, args.Nth, kill)
 }

@@ -35,6 +35,8 @@ type processArgs struct {
 	Lease time.Duration
 	// Poison is the id of an event that kills the relay which delivers it.
 	Poison string
+	// Key is of a producer's events, and Nth is the transaction in which it kills itself, counted from 0.
+	Key string
 }
 
 // longLease is not lost on a busy machine. A test that waits for its end after a kill sets the clock forward: see bury.

@@ -101,7 +101,12 @@ func (b *bench) repeatsWereInFlight(arrivals []arrival, wrecks []wreck) (repeats
 			b.Errorf("%s sent %s twice", a.owner, a.ID)
 			continue
 		}
-		for _, w := range wrecks[index(before.owner):index(a.owner)] {
+		from, to := index(before.owner), index(a.owner)
+		if from > to {
+			b.Errorf("%s was sent by %s after %s had taken over", a.ID, a.owner, before.owner)
+			continue
+		}
+		for _, w := range wrecks[from:to] {
 			if !w.mayRepeat(a.Seq) {
 				b.Errorf("%s (%d) was sent by %s and again by %s, but was not in flight: position %d, in flight to %d, row %+v",
 					a.ID, a.Seq, before.owner, a.owner, w.position, w.inFlightTo, w.rows[a.Seq])

@@ -53,7 +53,7 @@ func TestWALIsBounded(t *testing.T) {
 		})
 	}
 	position := int64(0)
-	for range 60 {
+	for range 30 {
 		position = d.publish(t, l, position)
 		if size := walSize(t, d.path); size > limit {
 			t.Errorf("the WAL has %d bytes after a settle, want at most %d", size, limit)
