@@ -26,7 +26,11 @@ type credentials struct {
 // process, and a delivery that was signed with yesterday's secret is one that the receiver refuses.
 func (e *Endpoint) credentials(f *files) (c credentials, err error) {
 	if e.Secret != "" {
-		c.secrets = append(c.secrets, []byte(e.Secret))
+		secret := bytes.TrimSpace([]byte(e.Secret))
+		if len(secret) == 0 {
+			return credentials{}, errors.New("secret is blank: set it to the credential")
+		}
+		c.secrets = append(c.secrets, secret)
 	}
 	for _, name := range e.SecretFiles {
 		secret, err := e.credential(f, "secret_file", name)
@@ -35,7 +39,10 @@ func (e *Endpoint) credentials(f *files) (c credentials, err error) {
 		}
 		c.secrets = append(c.secrets, secret)
 	}
-	token, where := []byte(e.Token), "token"
+	token, where := bytes.TrimSpace([]byte(e.Token)), "token"
+	if e.Token != "" && len(token) == 0 {
+		return credentials{}, errors.New("token is blank: set it to the credential")
+	}
 	if e.TokenFile != "" {
 		where = "token_file " + e.TokenFile
 		if token, err = e.credential(f, "token_file", e.TokenFile); err != nil {

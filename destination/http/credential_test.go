@@ -35,19 +35,21 @@ func TestUnusableCredentials(t *testing.T) {
 		signing  Signing
 		message  string
 	}{
-		"secret missing":      {Endpoint{SecretFiles: []string{missing}}, Signing{Hex: true}, "no such file"},
-		"secret empty":        {Endpoint{SecretFiles: []string{secretFile(t, "")}}, Signing{Hex: true}, "is empty"},
-		"secret blank":        {Endpoint{SecretFiles: []string{secretFile(t, " \r\n\t ")}}, Signing{Hex: true}, "is empty"},
-		"secret a folder":     {Endpoint{SecretFiles: []string{unreadable}}, Signing{Hex: true}, "mount it"},
-		"secret a pipe":       {Endpoint{SecretFiles: []string{pipe}}, Signing{Hex: true}, "is empty"},
-		"second one missing":  {Endpoint{SecretFiles: []string{good, missing}}, Signing{Hex: true}, "no such file"},
-		"secret not base64":   {Endpoint{SecretFiles: []string{good}}, Signing{Standard: true}, "base64"},
-		"secret far too long": {Endpoint{SecretFiles: []string{long}}, Signing{Hex: true}, "is longer"},
-		"token missing":       {Endpoint{TokenFile: missing}, Signing{}, "no such file"},
-		"token empty":         {Endpoint{TokenFile: secretFile(t, "\n")}, Signing{}, "is empty"},
-		"token of two lines":  {Endpoint{TokenFile: secretFile(t, "s3cret-a\ns3cret-b")}, Signing{}, "on one line"},
-		"token not ASCII":     {Endpoint{TokenFile: secretFile(t, "s3crét")}, Signing{}, "visible ASCII"},
-		"token no line":       {Endpoint{Token: "s3cret\r\nX: y"}, Signing{}, "on one line"},
+		"secret missing":        {Endpoint{SecretFiles: []string{missing}}, Signing{Hex: true}, "no such file"},
+		"secret empty":          {Endpoint{SecretFiles: []string{secretFile(t, "")}}, Signing{Hex: true}, "is empty"},
+		"secret blank":          {Endpoint{SecretFiles: []string{secretFile(t, " \r\n\t ")}}, Signing{Hex: true}, "is empty"},
+		"secret a folder":       {Endpoint{SecretFiles: []string{unreadable}}, Signing{Hex: true}, "mount it"},
+		"secret a pipe":         {Endpoint{SecretFiles: []string{pipe}}, Signing{Hex: true}, "is empty"},
+		"second one missing":    {Endpoint{SecretFiles: []string{good, missing}}, Signing{Hex: true}, "no such file"},
+		"secret not base64":     {Endpoint{SecretFiles: []string{good}}, Signing{Standard: true}, "base64"},
+		"secret far too long":   {Endpoint{SecretFiles: []string{long}}, Signing{Hex: true}, "is longer"},
+		"token missing":         {Endpoint{TokenFile: missing}, Signing{}, "no such file"},
+		"token empty":           {Endpoint{TokenFile: secretFile(t, "\n")}, Signing{}, "is empty"},
+		"token of two lines":    {Endpoint{TokenFile: secretFile(t, "s3cret-a\ns3cret-b")}, Signing{}, "on one line"},
+		"token not ASCII":       {Endpoint{TokenFile: secretFile(t, "s3crét")}, Signing{}, "visible ASCII"},
+		"secret blank, no file": {Endpoint{Secret: " \n"}, Signing{Hex: true}, "is blank"},
+		"token blank, no file":  {Endpoint{Token: " \n"}, Signing{}, "is blank"},
+		"token no line":         {Endpoint{Token: "s3cret\r\nX: y"}, Signing{}, "on one line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDestination(t, "", func(c *Config) {
@@ -73,7 +75,7 @@ func TestFirstSecretSigns(t *testing.T) {
 	for want, endpoint := range map[string]Endpoint{
 		"first":  {SecretFiles: files},
 		"second": {SecretFiles: []string{files[1], files[0]}},
-		"third":  {SecretFiles: files, Secret: "third"},
+		"third":  {SecretFiles: files, Secret: " third\n"},
 	} {
 		got := receive(t, newEvent(), func(c *Config) {
 			endpoint.URL = c.Endpoint.URL

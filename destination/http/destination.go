@@ -118,14 +118,16 @@ func (d *Destination) deliver(ctx context.Context, e *relay.Event, name string) 
 // find returns the endpoint, or the outcome of a delivery that has none.
 func (d *Destination) find(ctx context.Context, e *relay.Event, name string) (Endpoint, *relay.Outcome) {
 	found, ok := d.lookup(name)
-	if r, refreshes := d.config.Endpoints.(refresher); !ok && refreshes && name != "" {
+	var out relay.Outcome
+	if r, refreshes := d.config.Endpoints.(refresher); !ok && refreshes {
 		if err := r.Refresh(ctx); err != nil {
-			out := unavailable(CodeConfig, "the endpoints are not known: "+printable(err.Error()))
+			if out = interrupted(ctx, false); ctx.Err() == nil {
+				out = unavailable(CodeConfig, "the endpoints are not known: "+printable(err.Error())+": check the database")
+			}
 			return found, &out
 		}
 		found, ok = d.lookup(name)
 	}
-	var out relay.Outcome
 	switch {
 	case !ok && name == "":
 		return found, d.nameless(e)
@@ -148,7 +150,8 @@ func (d *Destination) lookup(name string) (Endpoint, bool) {
 
 func (d *Destination) nameless(e *relay.Event) *relay.Outcome {
 	if d.config.EndpointHeader == "" {
-		return reject(CodeNoTarget, "the event has no partition key, which names the endpoint")
+		return reject(CodeNoTarget, "the event has no partition key, which names the endpoint: "+
+			"discard it and enqueue it again with one")
 	}
 	if _, err := e.HeaderMap(); err != nil {
 		return reject(CodeHeaders, err.Error()+": repair the headers, then retry")

@@ -110,7 +110,7 @@ func rawServer(t testing.TB, serve func(n int, c net.Conn, requests *bufio.Reade
 		_ = listener.Close()
 		mu.Lock()
 		for _, c := range connections {
-			c.Close()
+			_ = c.Close()
 		}
 		mu.Unlock()
 		open.Wait()
@@ -142,7 +142,7 @@ func readRequest(r *bufio.Reader) error {
 // reset ends a connection with RST instead of FIN.
 func reset(c net.Conn) {
 	_ = c.(*net.TCPConn).SetLinger(0)
-	c.Close()
+	_ = c.Close()
 }
 
 // write puts text into a file of its own, replacing it at once as a mount does.

@@ -158,7 +158,9 @@ func TestTableEndpoints(t *testing.T) {
 	later := func() { now.Add(2) }
 
 	from.set(errors.New("database is down"), nil)
-	same(t, deliver(t, d, to("a")), relay.Outcome{Kind: relay.Unavailable, Code: CodeConfig, Message: "database is down"})
+	down := relay.Outcome{Kind: relay.Unavailable, Code: CodeConfig, Message: "database is down"}
+	same(t, deliver(t, d, to("a")), down)
+	same(t, deliver(t, d, to("")), down) // there may be an endpoint for what names none
 	from.set(nil, map[string]Endpoint{"a": {URL: server.URL}, "off": {URL: server.URL, Disabled: true}})
 	later()
 	same(t, deliver(t, d, to("a")), published)
@@ -176,14 +178,14 @@ func TestTableEndpoints(t *testing.T) {
 	from.set(errors.New("database is down"), nil)
 	later()
 	same(t, deliver(t, d, to("a")), published) // known is known
-	same(t, deliver(t, d, to("c")), relay.Outcome{Kind: relay.Unavailable, Code: CodeConfig, Message: "database is down"})
-	same(t, deliver(t, d, to("")), *reject(CodeNoTarget, "no partition key"))
+	same(t, deliver(t, d, to("c")), down)
 
 	from.set(nil, map[string]Endpoint{"bad": {URL: "ftp://x"}, "file": {URL: server.URL, TokenFile: "/etc/hostname"}})
 	later()
 	same(t, deliver(t, d, to("bad")), waits(`scheme "ftp"`))
 	same(t, deliver(t, d, to("file")), waits("credential_folder is not set"))
 	same(t, deliver(t, d, to("a")), waits("is not known"))
+	same(t, deliver(t, d, to("")), *reject(CodeNoTarget, "no partition key"))
 	if problems := d.Check(t.Context()); len(problems) != 2 {
 		t.Errorf("Check = %v, want the two of the endpoints", problems)
 	}
@@ -231,7 +233,10 @@ func TestTableLoadHangs(t *testing.T) {
 	eventually(t, "the load has begun", func() bool { return len(table.loading) == 1 })
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	same(t, deliverIn(short, t, d, newEvent()), relay.Outcome{Kind: relay.Unavailable, Code: CodeConfig, Message: "deadline"})
+	same(t, deliverIn(short, t, d, newEvent()), relay.Outcome{Kind: relay.Unavailable, Code: CodeTimeout})
+	shutdown, end := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { end(relay.ErrShutdown) })
+	same(t, deliverIn(shutdown, t, d, newEvent()), relay.Outcome{Kind: relay.Released})
 	stop()
 	close(hangs)
 	run.Wait()
