@@ -24,6 +24,9 @@ func TestBreaches(t *testing.T) {
 			"/lines/1/sku is missing; /lines/2 must be object, and is number"},
 		{"not allowed", order, `{"id":"1","amount":1,"z":1,"y":2}`, "/y is not allowed; /z is not allowed"},
 		{"pointer with escapes", order, `{"id":"1","amount":1,"a/b~c":1}`, "/a~1b~0c must be null, and is number"},
+		{"pointer with a line break", `{"additionalProperties":false}`, `{"a\nb":1}`, `"/a\nb" is not allowed`},
+		{"long pointer", `{"additionalProperties":false}`, `{"` + strings.Repeat("x", 300) + `":1}`,
+			`"/` + strings.Repeat("x", 198) + `…" is not allowed`},
 		{"all at once", order, `{"amount":0.001,"lines":{}}`,
 			"/amount must be at least 0.01; /id is missing; /lines must be array, and is object"},
 		{"many", `{"items":false}`, `[1,1,1,1,1,1,1,1,1,1,1,1]`, "/0 is not allowed; /1 is not allowed; /10 is not allowed; " +

@@ -196,6 +196,9 @@ func TestCompare(t *testing.T) {
 			new: `{"$defs":{"t":{"anyOf":[{"type":"null"},{"items":{"$ref":"#/$defs/t"}}]}},"$ref":"#/$defs/t"}`},
 		{name: "an alternative of itself", old: `{"anyOf":[{"$ref":"#"},{"type":"string"}]}`,
 			new: `{"anyOf":[{"$ref":"#"},{"type":"string"}]}`},
+		{name: "alternatives of each other",
+			old: `{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"},{"type":"null"}]},"b":{"oneOf":[{"$ref":"#/$defs/a"},{"type":"string"}]}}}`,
+			new: `{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"},{"type":"null"}]},"b":{"oneOf":[{"$ref":"#/$defs/a"},{"type":"string"}]}}}`},
 		{name: "taken apart", old: person,
 			new: `{"$ref":"#/$defs/p","$defs":{"p":{"type":"object","allOf":[{"required":["id"]},` +
 				`{"properties":{"id":{"type":"string"},"name":{"$ref":"#/$defs/s"}}}],"properties":{"age":{"type":"integer"}}},"s":{"type":"string"}}}`},

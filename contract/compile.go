@@ -21,6 +21,9 @@ func urlOf(file string) string { return base + (&url.URL{Path: file}).EscapedPat
 var errOutside = errors.New("it is outside of the folder, and nothing is loaded from elsewhere: put the schema into the folder, " +
 	"with that $id")
 
+// errBroken is about a file whose own problem is told.
+var errBroken = errors.New("it cannot be used")
+
 // compiler compiles the documents of a folder.
 type compiler struct {
 	*jsonschema.Compiler
@@ -28,6 +31,7 @@ type compiler struct {
 	ids       []identity
 	files     map[string]string             // by URL, of the files and of their $ids
 	schemas   map[string]*jsonschema.Schema // by file; what could be compiled
+	broken    map[string]bool               // by file
 }
 
 // identity is a document's $id.
@@ -39,19 +43,22 @@ type identity struct {
 // compile compiles all schemas, and returns all problems of the folder in order.
 func (f *folder) compile(draft Draft) (*compiler, []Problem) {
 	c := &compiler{Compiler: jsonschema.NewCompiler(), documents: map[string]*document{}, files: map[string]string{},
-		schemas: map[string]*jsonschema.Schema{}}
+		schemas: map[string]*jsonschema.Schema{}, broken: f.broken}
 	c.UseLoader(c)
 	c.AssertFormat()
 	c.DefaultDraft(map[Draft]*jsonschema.Draft{Draft202012: jsonschema.Draft2020, Draft07: jsonschema.Draft7}[draft])
 	problems := slices.Clone(f.problems)
 	for _, d := range f.documents {
-		problems = append(problems, c.add(d)...)
-	}
-	if len(c.documents) < len(f.documents) {
-		return c, sorted(problems) // references to what was left out would be told as further problems
+		if refused := c.add(d); len(refused) > 0 {
+			problems = append(problems, refused...)
+			c.broken[d.file] = true
+		}
 	}
 	var failed error
 	for _, d := range f.documents {
+		if c.broken[d.file] {
+			continue
+		}
 		schema, err := c.Compile(urlOf(d.file))
 		if err != nil {
 			failed = err
@@ -123,13 +130,21 @@ func isSupported(draft string) bool {
 // Load implements jsonschema.URLLoader for what is not known by its URL: a file that is named relative to the $id of another. The
 // file has the same place relative to the other's file.
 func (c *compiler) Load(wanted string) (any, error) {
-	if file, inside := strings.CutPrefix(wanted, base); inside {
+	if strings.HasPrefix(wanted, base) {
+		file, _ := c.place(wanted)
+		if c.broken[file] {
+			return nil, errBroken
+		}
 		return nil, fmt.Errorf("there is no file %s in the folder", file)
 	}
 	for _, id := range c.ids {
-		place, rest := id.url[:strings.LastIndexByte(id.url, '/')+1], ""
-		if rest = strings.TrimPrefix(wanted, place); rest == wanted || place == "" {
+		place := id.url[:strings.LastIndexByte(id.url, '/')+1]
+		rest, below := strings.CutPrefix(wanted, place)
+		if !below || place == "" || strings.HasSuffix(place, "://") {
 			continue
+		}
+		if unescaped, err := url.PathUnescape(rest); err == nil {
+			rest = unescaped
 		}
 		if d := c.documents[path.Join(path.Dir(id.file), rest)]; d != nil {
 			c.files[wanted] = d.file
@@ -178,6 +193,8 @@ func (c *compiler) badReference(d *document, parts []part, fault error) (problem
 		hint   = "there is nothing: correct the reference"
 	)
 	switch {
+	case errors.As(fault, &load) && errors.Is(load.Err, errBroken):
+		return nil
 	case errors.As(fault, &load):
 		target, whole, hint = load.URL, true, load.Err.Error()
 	case errors.As(fault, &gone):
@@ -224,5 +241,9 @@ func (c *compiler) place(location string) (file, pointer string) {
 	if file, known := c.files[location]; known {
 		return file, pointer
 	}
-	return strings.TrimPrefix(location, base), pointer
+	file = strings.TrimPrefix(location, base)
+	if unescaped, err := url.PathUnescape(file); err == nil && file != location {
+		file = unescaped
+	}
+	return file, pointer
 }

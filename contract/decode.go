@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -25,11 +26,19 @@ type Field struct {
 	Problem string
 }
 
+// String is one line. A pointer that is long is cut, and what is not printable in it escaped.
 func (f Field) String() string {
-	if f.Pointer == "" {
-		return "the payload " + f.Problem
+	const most = 200
+	at := f.Pointer
+	switch quoted := strconv.Quote(at); {
+	case at == "":
+		at = "the payload"
+	case len(at) > most:
+		at = quoted[:most] + `…"`
+	case strings.ContainsFunc(at, func(r rune) bool { return !unicode.IsPrint(r) }):
+		at = quoted
 	}
-	return f.Pointer + " " + f.Problem
+	return at + " " + f.Problem
 }
 
 // decode reads JSON exactly: numbers as json.Number. It refuses what readers take differently.

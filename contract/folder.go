@@ -12,6 +12,7 @@ type folder struct {
 	documents []*document // in the order of their files
 	samples   []sample
 	problems  []Problem
+	broken    map[string]bool // files that are there and cannot be used: their own problem is told, and not again by who refers to them
 }
 
 // document is a schema file.
@@ -39,7 +40,7 @@ const (
 
 // readFolder reads every file of the folder.
 func readFolder(fsys fs.FS) *folder {
-	f := &folder{}
+	f := &folder{broken: map[string]bool{}}
 	err := fs.WalkDir(fsys, ".", func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -83,6 +84,7 @@ func (f *folder) readFile(fsys fs.FS, file string) {
 		text, err = fs.ReadFile(fsys, file)
 	}
 	if err != nil {
+		f.broken[file] = true
 		f.wrong(file, "", fmt.Sprintf("cannot be read: %v", err), "check the file and its rights")
 		return
 	}
@@ -92,6 +94,7 @@ func (f *folder) readFile(fsys fs.FS, file string) {
 	}
 	value, fault := decode(text)
 	if fault != nil {
+		f.broken[file] = true
 		f.wrong(file, fault.Pointer, fault.Problem, "write valid JSON")
 		return
 	}

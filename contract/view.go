@@ -60,60 +60,37 @@ func (v view) at(keywords ...string) string {
 	return v.parts[0].Location
 }
 
-// has tells whether a schema has one of the keywords that reports point at.
+// has tells whether a schema has a keyword that reports point at.
 func has(s *jsonschema.Schema, keyword string) bool {
-	switch keyword {
-	case "type":
-		return s.Types != nil
-	case "enum":
-		return s.Enum != nil
-	case "const":
-		return s.Const != nil
-	case "minimum":
-		return s.Minimum != nil
-	case "exclusiveMinimum":
-		return s.ExclusiveMinimum != nil
-	case "maximum":
-		return s.Maximum != nil
-	case "exclusiveMaximum":
-		return s.ExclusiveMaximum != nil
-	case "multipleOf":
-		return s.MultipleOf != nil
-	case "uniqueItems":
-		return s.UniqueItems
-	case "pattern":
-		return s.Pattern != nil
-	case "format":
-		return s.Format != nil
-	case "required":
-		return len(s.Required) > 0
-	case "additionalProperties":
-		return s.AdditionalProperties != nil
-	case "unevaluatedProperties":
-		return s.UnevaluatedProperties != nil
-	case "dependentRequired":
-		return s.DependentRequired != nil
-	case "dependencies":
-		return s.Dependencies != nil
-	case "anyOf":
-		return s.AnyOf != nil
-	case "oneOf":
-		return s.OneOf != nil
-	case "not":
-		return s.Not != nil
-	case "if":
-		return s.If != nil
-	case "then":
-		return s.Then != nil
-	case "else":
-		return s.Else != nil
+	if given, is := keywords[keyword]; is {
+		return given(s)
 	}
-	for _, size := range sizes {
-		if size.keyword == keyword {
-			return size.of(s) != nil
-		}
-	}
-	return false
+	return slices.ContainsFunc(sizes, func(size size) bool { return size.keyword == keyword && size.of(s) != nil })
+}
+
+var keywords = map[string]func(*jsonschema.Schema) bool{
+	"type":                  func(s *jsonschema.Schema) bool { return s.Types != nil },
+	"enum":                  func(s *jsonschema.Schema) bool { return s.Enum != nil },
+	"const":                 func(s *jsonschema.Schema) bool { return s.Const != nil },
+	"minimum":               func(s *jsonschema.Schema) bool { return s.Minimum != nil },
+	"exclusiveMinimum":      func(s *jsonschema.Schema) bool { return s.ExclusiveMinimum != nil },
+	"maximum":               func(s *jsonschema.Schema) bool { return s.Maximum != nil },
+	"exclusiveMaximum":      func(s *jsonschema.Schema) bool { return s.ExclusiveMaximum != nil },
+	"multipleOf":            func(s *jsonschema.Schema) bool { return s.MultipleOf != nil },
+	"uniqueItems":           func(s *jsonschema.Schema) bool { return s.UniqueItems },
+	"pattern":               func(s *jsonschema.Schema) bool { return s.Pattern != nil },
+	"format":                func(s *jsonschema.Schema) bool { return s.Format != nil },
+	"required":              func(s *jsonschema.Schema) bool { return len(s.Required) > 0 },
+	"additionalProperties":  func(s *jsonschema.Schema) bool { return s.AdditionalProperties != nil },
+	"unevaluatedProperties": func(s *jsonschema.Schema) bool { return s.UnevaluatedProperties != nil },
+	"dependentRequired":     func(s *jsonschema.Schema) bool { return s.DependentRequired != nil },
+	"dependencies":          func(s *jsonschema.Schema) bool { return s.Dependencies != nil },
+	"anyOf":                 func(s *jsonschema.Schema) bool { return s.AnyOf != nil },
+	"oneOf":                 func(s *jsonschema.Schema) bool { return s.OneOf != nil },
+	"not":                   func(s *jsonschema.Schema) bool { return s.Not != nil },
+	"if":                    func(s *jsonschema.Schema) bool { return s.If != nil },
+	"then":                  func(s *jsonschema.Schema) bool { return s.Then != nil },
+	"else":                  func(s *jsonschema.Schema) bool { return s.Else != nil },
 }
 
 func (v view) never() bool {
@@ -169,7 +146,11 @@ func (t typeSet) intersect(other typeSet) typeSet {
 }
 
 // types are those that every part allows. Alternatives allow what one of them allows.
-func (v view) types() typeSet {
+func (v view) types() typeSet { return v.typesWithin(nil) }
+
+// typesWithin leaves out what is being looked at already: a schema may be an alternative of itself.
+func (v view) typesWithin(outer []*jsonschema.Schema) typeSet {
+	outer = slices.Concat(outer, v.parts)
 	allowed := allTypes
 	for _, s := range v.parts {
 		if s.Types != nil {
@@ -187,7 +168,12 @@ func (v view) types() typeSet {
 			}
 			either := typeSet{}
 			for _, alternative := range alternatives {
-				either = append(either, viewWithout(alternative, v).types()...)
+				inner := viewOf(alternative)
+				inner.parts = slices.DeleteFunc(inner.parts, func(p *jsonschema.Schema) bool {
+					return slices.Contains(outer,
+						p)
+				})
+				either = append(either, inner.typesWithin(outer)...)
 			}
 			allowed = allowed.intersect(either)
 		}
@@ -217,13 +203,6 @@ func typesOf(values ...any) (types typeSet) {
 		}
 	}
 	return types
-}
-
-// viewWithout leaves out what is being looked at already, so that a schema that is an alternative of itself comes to an end.
-func viewWithout(s *jsonschema.Schema, outer view) view {
-	v := viewOf(s)
-	v.parts = slices.DeleteFunc(v.parts, func(p *jsonschema.Schema) bool { return slices.Contains(outer.parts, p) })
-	return v
 }
 
 // values are those of enum and const, as canonical JSON.

@@ -19,7 +19,8 @@
 // expression itself makes or changes; see JQ for what stays exact.
 //
 // An event that cannot be wrapped gives an *InvalidError, which is about the event and final: Outcome makes a Reject with the
-// code ENVELOPE_INVALID of it. No error shows what a payload says.
+// code ENVELOPE_INVALID of it. No error shows what a payload says, but for a character that JSON does not allow, and
+// what a jq expression itself puts into error(…).
 //
 // # Reading order
 //
