@@ -24,7 +24,8 @@ type change struct {
 //     longer required.
 //
 // What only widens (another type, another value of an enum, a looser bound) is noted: a reader may meet what it does not know.
-// Where it cannot be judged (not, if, patterns), a difference counts as breaking.
+// Where it cannot be judged (not, if, patterns), a difference counts as breaking. What is not checked (annotations, the content
+// keywords) is not compared, and a $dynamicRef is taken for where it leads without its callers.
 type comparer struct {
 	changes []change
 	seen    map[string]bool // pairs that are compared already, or are being compared
