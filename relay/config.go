@@ -40,7 +40,7 @@ type DestinationConfig struct {
 	// StartAtEnd lets a new destination skip what the log already holds.
 	StartAtEnd bool
 	// NoLedger leaves out the row of a delivery that succeeded at once. After a crash, what was settled but stands above
-	// the cursor is then sent again.
+	// the cursor is then sent again. A clean stop writes rows for that.
 	NoLedger bool
 
 	// Timeout bounds one call of Deliver. Default 10 s; it must not exceed two thirds of the lease.

@@ -73,9 +73,11 @@ func (t *tenure) published(d *delivery, o Outcome) {
 		return
 	}
 	t.leave(d)
-	if !t.NoLedger {
-		t.acc.Published = append(t.acc.Published, Receipt{Seq: d.Seq, Receipt: o.Receipt})
+	if t.NoLedger {
+		t.unwritten = append(t.unwritten, d.Seq)
+		return
 	}
+	t.acc.Published = append(t.acc.Published, Receipt{Seq: d.Seq, Receipt: clip(o.Receipt, MaxErrorMessage)})
 }
 
 func (t *tenure) failed(d *delivery, v verdict) {
@@ -163,14 +165,19 @@ func (t *tenure) settle(now time.Time) {
 		t.acc = &gathered{number: a.number + 1}
 		a.Position, a.Gaps = t.cursor.State()
 		a.InFlightTo = t.cursor.Next() + int64(t.MaxInFlight)
+		t.unwritten = slices.DeleteFunc(t.unwritten, func(seq int64) bool { return seq <= a.Position })
 		if t.finalSettle {
 			a.InFlightTo = a.Position
+			for _, seq := range t.unwritten { // or the next owner would send them again
+				a.Published = append(a.Published, Receipt{Seq: seq})
+			}
 		}
 		a.mark = t.cursor.Mark()
 		a.Pause = a.pause
 		a.Asleep = t.asleep
 		a.Trouble = t.trouble()
 		a.CrashCount = t.crashCount(a.Position)
+		a.Number = int64(a.number)
 	}
 	t.retry = a
 	t.background(func(ctx context.Context) func(time.Time) {

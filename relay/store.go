@@ -120,8 +120,9 @@ type Pause struct {
 type Ledger interface {
 	// Settle writes outcomes down, atomically with the cursor, and prolongs the lease.
 	Settle(ctx context.Context, l LeaseID, s Settlement) (Settled, error)
-	// Recover is called once after Acquire. Rows that a former owner left PUBLISHING become due at once, with
-	// last_error_code CodeTakeover: FAILED when attempt_count is above 0, else PENDING. What is open is listed.
+	// Recover is called after Acquire, before the first numbered Settle; after that it is an error. Rows that a former owner
+	// left PUBLISHING become due at once, with last_error_code CodeTakeover: FAILED when attempt_count is above 0, else
+	// PENDING. What is open is listed.
 	Recover(ctx context.Context, l LeaseID, limit int) (Recovered, error)
 	// Claim takes open deliveries out of the ledger: each becomes PUBLISHING, locked by the owner.
 	Claim(ctx context.Context, l LeaseID, c Claim) (Claimed, error)
@@ -129,6 +130,10 @@ type Ledger interface {
 
 // Settlement is one transaction's worth of outcomes.
 type Settlement struct {
+	// Number counts the settles of a lease from 1. The owner repeats a settle whose answer was lost under its old number.
+	// A number that was settled already changes nothing but the lease's time, and is no error; its Settled is zero. A lower one
+	// was given up by its maker and arrives late: an error, and nothing is written. 0 is always written.
+	Number     int64
 	Position   int64
 	Gaps       []Range // ascending, below Position
 	InFlightTo int64

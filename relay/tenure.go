@@ -74,6 +74,7 @@ type tenure struct {
 	stopping    bool
 	stopAt      time.Time
 	finalSettle bool
+	unwritten   []int64 // without a ledger: what was published above the position
 
 	pages    chan func(now time.Time)
 	answers  chan *call

@@ -356,3 +356,28 @@ func TestHoldWithinABatch(t *testing.T) {
 		}
 	})
 }
+
+// Without a ledger nothing tells the next owner what was published above the position, unless a clean stop writes it down.
+func TestNoLedgerAtACleanStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		slow := &recorder{answer: func(ctx context.Context, d relay.Delivery) relay.Outcome {
+			if d.ID == "slow" {
+				<-ctx.Done()
+				return relay.Outcome{Kind: relay.Released}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}
+		stop := startRelay(t, relay.Config{Store: store, Drain: time.Second}, relay.DestinationConfig{Destination: slow, NoLedger: true})
+		store.Enqueue(relay.Event{ID: "slow"}, relay.Event{ID: "quick"})
+		time.Sleep(100 * time.Millisecond)
+		stop()
+		dest := &recorder{}
+		stop = startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: dest, NoLedger: true})
+		time.Sleep(time.Minute)
+		stop()
+		if got, want := dest.ids(), []string{"slow"}; !slices.Equal(got, want) {
+			t.Errorf("the next owner delivered %v, want %v", got, want)
+		}
+	})
+}

@@ -24,6 +24,7 @@ type CursorRow struct {
 	FailingSince     time.Time
 	ErrorCode        string
 	CrashCount       int
+	SettleNumber     int64 // of the present lease
 }
 
 // DeliveryRow is a row of outbox_delivery. Zero times and empty strings stand for null.

@@ -29,6 +29,7 @@ func (m *Memory) Acquire(ctx context.Context, r relay.AcquireRequest) (relay.Lea
 	}
 	c.Owner, c.ExpiresAt = r.Owner, now.Add(r.TTL)
 	c.Epoch++
+	c.SettleNumber = 0
 	c.AcquiredPosition = c.Position
 	c.Topics = slices.Clone(r.Topics)
 	c.Asleep = false

@@ -27,6 +27,13 @@ func (m *Memory) Settle(ctx context.Context, l relay.LeaseID, s relay.Settlement
 		}
 	}
 	now := time.Now()
+	if s.Number != 0 && s.Number <= d.cursor.SettleNumber {
+		if s.Number < d.cursor.SettleNumber {
+			return relay.Settled{}, fmt.Errorf("settle %s: number %d comes after %d", l.Destination, s.Number, d.cursor.SettleNumber)
+		}
+		d.cursor.ExpiresAt = now.Add(l.TTL)
+		return relay.Settled{}, nil
+	}
 	for _, p := range s.Published {
 		d.put(&DeliveryRow{
 			Seq: p.Seq, Status: relay.StatusPublished, Attempts: 1, Receipt: p.Receipt,
@@ -82,6 +89,7 @@ func written(r relay.Row, owner string, now time.Time, before *DeliveryRow) *Del
 func (c *CursorRow) settle(s relay.Settlement, now time.Time) {
 	c.Position, c.Gaps, c.InFlightTo = s.Position, slices.Clone(s.Gaps), s.InFlightTo
 	c.CrashCount, c.Asleep = s.CrashCount, s.Asleep
+	c.SettleNumber = max(c.SettleNumber, s.Number)
 	switch {
 	case s.Trouble == "":
 		c.FailingSince = time.Time{}
@@ -104,6 +112,9 @@ func (m *Memory) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay
 	d, err := m.leased(l)
 	if err != nil {
 		return relay.Recovered{}, err
+	}
+	if d.cursor.SettleNumber > 0 {
+		return relay.Recovered{}, fmt.Errorf("recover %s: it comes after settle %d", l.Destination, d.cursor.SettleNumber)
 	}
 	var found relay.Recovered
 	now := time.Now()
