@@ -209,6 +209,9 @@ func TestMessageOfAFailure(t *testing.T) {
 	if n := len([]rune(got)); n > 550 {
 		t.Errorf("message of %d characters", n)
 	}
+	if got := (credentials{token: "e"}).redact("eee", nil); got != strings.Repeat("[redacted]", 3) {
+		t.Errorf("a token of one letter: %q", got)
+	}
 	// What is cut in the middle of a secret would show half of it.
 	body = strings.Repeat("a", maxMessage-10) + "token-abc/def"
 	if got := deliver(t, d, newEvent()).Message; strings.Contains(got, "token") {

@@ -141,10 +141,12 @@ func (c credentials) standardSecrets() ([][]byte, error) {
 // redact takes out of a text that came from the other side what it may have echoed: the token, the secrets, and the
 // query of the URL with each of its values.
 func (c credentials) redact(text string, u *url.URL) string {
-	var hidden []string
+	var hidden []string // what, by what, what, by what …
 	hide := func(secret string) {
-		if secret != "" {
-			hidden = append(hidden, secret, url.QueryEscape(secret), strings.ReplaceAll(secret, "/", `\/`))
+		for _, form := range []string{secret, url.QueryEscape(secret), strings.ReplaceAll(secret, "/", `\/`)} {
+			if form != "" {
+				hidden = append(hidden, form, "[redacted]")
+			}
 		}
 	}
 	hide(c.token)
@@ -161,8 +163,5 @@ func (c credentials) redact(text string, u *url.URL) string {
 			}
 		}
 	}
-	for _, secret := range hidden {
-		text = strings.ReplaceAll(text, secret, "[redacted]")
-	}
-	return text
+	return strings.NewReplacer(hidden...).Replace(text)
 }
