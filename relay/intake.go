@@ -33,7 +33,8 @@ func (t *tenure) read(now time.Time) {
 		defer cancel()
 		page, err := t.store.Read(ctx, q)
 		took := time.Since(now)
-		t.pages <- func(now time.Time) { t.sawPage(page, err, took, now) }
+		breaches := t.judgeContracts(page.Events)
+		t.pages <- func(now time.Time) { t.sawPage(page, breaches, err, took, now) }
 	})
 }
 
@@ -44,10 +45,10 @@ func (t *tenure) wantsMore() bool {
 		return false
 	case t.behind:
 		return true
-	case t.blind, t.board.held >= t.MaxHeldLanes:
-		return false
 	case t.isolating:
 		return t.cursor.Next() < t.suspects
+	case t.blind, t.board.held >= t.MaxHeldLanes:
+		return false
 	case t.router == nil:
 		// With one endpoint nobody else is harmed by waiting until its rows are drained.
 		e := t.board.endpoints[""]
@@ -57,7 +58,7 @@ func (t *tenure) wantsMore() bool {
 }
 
 // sawPage takes in what a read brought.
-func (t *tenure) sawPage(p Page, err error, took time.Duration, now time.Time) {
+func (t *tenure) sawPage(p Page, breaches breaches, err error, took time.Duration, now time.Time) {
 	t.reading = false
 	if err != nil {
 		t.report(fmt.Errorf("read the log: %w", err))
@@ -68,7 +69,7 @@ func (t *tenure) sawPage(p Page, err error, took time.Duration, now time.Time) {
 	seen := t.cursor.Saw(p)
 	t.observer.Read(t.Name, len(p.Events), took)
 	t.noticeGaps(seen)
-	t.takeIn(p, now)
+	t.takeIn(p, breaches, now)
 	if t.behind && !p.GapsCut && (t.cursor.Next() >= t.caughtUp || !p.Full) {
 		t.behind, t.claimFrom = false, t.acc.number
 		t.acc.wanted = true
@@ -106,7 +107,7 @@ func (t *tenure) fallAsleep(wait time.Duration) {
 }
 
 // takeIn puts the events of a page into their lanes.
-func (t *tenure) takeIn(p Page, now time.Time) {
+func (t *tenure) takeIn(p Page, breaches breaches, now time.Time) {
 	deliveries := make([]delivery, len(p.Events))
 	for i, event := range p.Events {
 		if _, settled := t.above[event.Seq]; settled {
@@ -122,15 +123,18 @@ func (t *tenure) takeIn(p Page, now time.Time) {
 		d.endpoint = t.board.endpoint(d.Endpoint)
 		d.readAt = now
 		d.age = p.Now.Sub(event.CreatedAt)
-		t.place(d)
+		t.place(d, breaches[event.Seq])
 	}
 }
 
 // place finds the place of a delivery that was read from the log: its lane, or a row of the ledger.
-func (t *tenure) place(d *delivery) {
+func (t *tenure) place(d *delivery, breach *Outcome) {
 	d.lane = d.endpoint.lanes[d.Key]
 	t.board.remember(d)
 	switch {
+	case breach != nil:
+		d.lane = t.board.lane(d.endpoint, d.Key)
+		t.refuse(d, *breach)
 	case t.blind && d.Key != "":
 		d.lane = t.board.lane(d.endpoint, d.Key)
 		t.park(d)
@@ -246,7 +250,7 @@ func (t *tenure) parkBusy(e *endpoint) {
 }
 
 // claimed takes in what a claim brought.
-func (t *tenure) claimed(c Claim, r Claimed, now time.Time) {
+func (t *tenure) claimed(c Claim, r Claimed, breaches breaches, now time.Time) {
 	deliveries := make([]delivery, len(r.Deliveries))
 	for i, open := range r.Deliveries {
 		e := t.board.endpoint(open.Endpoint)
@@ -265,13 +269,14 @@ func (t *tenure) claimed(c Claim, r Claimed, now time.Time) {
 		d.PossibleDuplicate = open.LastErrorCode == CodeTakeover
 		d.endpoint, d.lane, d.claimed, d.charged = e, l, true, c.Charge
 		d.before, d.readAt = open.Attempts, now
+		d.age = now.Sub(open.Event.CreatedAt) // by two clocks: good enough to be looked at
 		t.board.remember(d)
-		t.placeClaimed(d, c)
+		t.placeClaimed(d, c, breaches[open.Event.Seq])
 	}
 }
 
 // placeClaimed finds the place of a delivery that came out of the ledger.
-func (t *tenure) placeClaimed(d *delivery, c Claim) {
+func (t *tenure) placeClaimed(d *delivery, c Claim, breach *Outcome) {
 	l := d.lane
 	if l != nil && !d.endpoint.spilled {
 		t.board.hold(l) // further rows may stand behind it
@@ -279,6 +284,10 @@ func (t *tenure) placeClaimed(d *delivery, c Claim) {
 	switch {
 	case t.isCulprit(d):
 		t.quarantineCulprit(d)
+	case t.hunting > 0:
+		t.untake(d)
+	case breach != nil: // a repair, or a contract that is stricter now
+		t.refuse(d, *breach)
 	case d.AvailableIn > 0:
 		t.postpone(d)
 	case l != nil && l.waits, d.endpoint.spilled && !t.mayTry(d.endpoint, c):

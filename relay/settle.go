@@ -282,13 +282,15 @@ func (t *tenure) claim(now time.Time) bool {
 		if t.board.inMemory > 0 || t.cursor.Next() < t.suspects {
 			return false
 		}
-		room = 1
+		if t.hunting == 0 {
+			room = 1
+		}
 	}
 	if room <= 0 || t.board.bytes >= t.MaxInFlightBytes {
 		return false
 	}
 	c := Claim{Charge: t.isolating, Limit: room, MaxBytes: t.MaxInFlightBytes - t.board.bytes}
-	return t.claimDue(c, now) || t.claimLane(c) || t.claimEndpoint(c, now)
+	return t.claimDue(c, now) || t.hunting == 0 && (t.claimLane(c) || t.claimEndpoint(c, now))
 }
 
 func (t *tenure) claimDue(c Claim, now time.Time) bool {
@@ -307,7 +309,7 @@ func (t *tenure) claimDue(c Claim, now time.Time) bool {
 		t.at(when)
 		return false
 	}
-	c.Due, c.Charge = true, true
+	c.Due, c.Charge = true, t.hunting == 0
 	t.askedDue = now
 	t.startClaim(c, func(r Claimed, now time.Time) {
 		t.dueAt = time.Time{}
@@ -317,8 +319,22 @@ func (t *tenure) claimDue(c Claim, now time.Time) bool {
 		if r.More {
 			t.dueAt = now
 		}
+		t.hunt(r.More)
 	})
 	return true
+}
+
+// hunt ends the search for culprits when all are found or everything that is due was seen. Until then nothing that is due
+// is tried: it could be another one that ends the process, and the culprits would be forgotten over it, by turns.
+func (t *tenure) hunt(more bool) {
+	switch {
+	case t.hunting == 0:
+	case !more || len(t.culprits) == 0:
+		t.hunting = 0
+		t.dueAt = time.Now()
+	default:
+		t.hunting--
+	}
 }
 
 func (t *tenure) claimLane(c Claim) bool {
@@ -414,12 +430,13 @@ func (t *tenure) passed(e *endpoint, c Claim, r Claimed, idle bool) {
 func (t *tenure) startClaim(c Claim, then func(r Claimed, now time.Time)) {
 	t.background(func(ctx context.Context) func(time.Time) {
 		r, err := t.store.Claim(ctx, t.id, c)
+		breaches := t.judgeClaimed(r.Deliveries)
 		return func(now time.Time) {
 			if t.writeFailed("claim from the ledger", err, now) {
 				t.restart(now)
 				return
 			}
-			t.claimed(c, r, now)
+			t.claimed(c, r, breaches, now)
 			then(r, now)
 		}
 	})

@@ -30,6 +30,7 @@ type tenure struct {
 	above    map[int64]struct{}
 	suspects int64 // up to here a former owner may have handed out what has no row
 	culprits map[int64]struct{}
+	hunting  int  // claims that may still look for the culprits before anything is tried
 	blind    bool // more lanes are blocked than could be listed
 	// behind: the log has not been read again as far as the former owner had come, which is up to caughtUp at least. What
 	// it wrote down of a lane may stand behind what it had only in memory, so nothing is claimed until then, and until
@@ -273,14 +274,19 @@ func (t *tenure) putBack() {
 	for _, e := range t.board.endpoints {
 		for _, d := range t.board.unqueueAll(e) {
 			if d.claimed || d.rowed {
-				status := StatusPending
-				if d.before > 0 {
-					status = StatusFailed
-				}
-				t.gather(d, Row{Status: status, Attempts: d.before, Due: true, OpenLane: d.Key != "", ErrorCode: t.takenOver(d)})
+				t.untake(d)
 			}
 		}
 	}
+}
+
+// untake returns a delivery to the ledger, due at once.
+func (t *tenure) untake(d *delivery) {
+	status := StatusPending
+	if d.before > 0 {
+		status = StatusFailed
+	}
+	t.gather(d, Row{Status: status, Attempts: d.before, Due: true, OpenLane: d.Key != "", ErrorCode: t.takenOver(d)})
 }
 
 // end waits for everything that was started.
@@ -361,6 +367,7 @@ func (t *tenure) isolate(publishing []int64) {
 		t.culprits = make(map[int64]struct{}, len(publishing))
 		for _, seq := range publishing {
 			t.culprits[seq] = struct{}{}
+			t.hunting = 100
 		}
 	}
 	t.board.endpoint("") // exists in any case, so that isolation ends when it was looked at

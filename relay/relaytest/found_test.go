@@ -381,3 +381,55 @@ func TestNoLedgerAtACleanStop(t *testing.T) {
 		}
 	})
 }
+
+// Two events end the process that delivers them. Each is found, whichever is tried first: their attempts are not used up by
+// forgetting the one over the other.
+func TestTwoEventsThatEndTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		store.Enqueue(relay.Event{ID: "killer a"}, relay.Event{ID: "innocent"}, relay.Event{ID: "killer b"})
+		lives := 0
+		for ; lives < 40; lives++ {
+			if !liveUntilKilled(t, store) {
+				break
+			}
+		}
+		for seq, want := range map[int64]relay.Status{1: relay.StatusQuarantined, 2: relay.StatusPublished, 3: relay.StatusQuarantined} {
+			if row, _ := store.Delivery("d", seq); row.Status != want {
+				t.Errorf("delivery %d is %q, want %s", seq, row.Status, want)
+			}
+		}
+		if most := relay.IsolateAfter + 6; lives > most {
+			t.Errorf("it took %d crashes, want at most %d", lives, most)
+		}
+	})
+}
+
+// liveUntilKilled runs a relay until it is killed by an event, or for a minute.
+func liveUntilKilled(t *testing.T, store *relaytest.Memory) (killed bool) {
+	dead := make(chan struct{})
+	kill := sync.OnceFunc(func() { close(dead) })
+	alive := func(context.Context, relaytest.Point) error {
+		select {
+		case <-dead:
+			return relaytest.ErrInjected
+		default:
+			return nil
+		}
+	}
+	dest := &recorder{answer: func(_ context.Context, d relay.Delivery) relay.Outcome {
+		if d.ID != "innocent" {
+			kill()
+		}
+		return relay.Outcome{Kind: relay.Published}
+	}}
+	stop := startRelay(t, relay.Config{Store: relaytest.FaultyStore(store, alive), Lease: 2 * time.Second, Drain: time.Second},
+		relay.DestinationConfig{Destination: relaytest.FaultyDestination(dest, alive), Timeout: time.Second})
+	defer stop()
+	select {
+	case <-dead:
+		return true
+	case <-time.After(time.Minute):
+		return false
+	}
+}
