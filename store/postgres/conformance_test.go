@@ -59,7 +59,8 @@ func (b *backend) Store() relay.Store { return b.store }
 const selectCursor = `
 select position, array(select lower(g) from unnest(gaps) g order by g), array(select upper(g) - 1 from unnest(gaps) g order by g),
        in_flight_to, acquired_position, topics, coalesce(lease_owner, ''), lease_epoch, lease_expires_at, asleep,
-       coalesce(paused_reason, ''), coalesce(paused_by, ''), failing_since, coalesce(last_error_code, ''), crash_count
+       coalesce(paused_reason, ''), coalesce(paused_by, ''), failing_since, coalesce(last_error_code, ''), crash_count,
+       settle_number
   from outbox_cursor where destination = $1`
 
 func (b *backend) Cursor(t testing.TB, destination string) (row relaytest.CursorRow, ok bool) {
@@ -68,7 +69,7 @@ func (b *backend) Cursor(t testing.TB, destination string) (row relaytest.Cursor
 	var expires, failing *time.Time
 	err := b.pool.QueryRow(context.Background(), selectCursor, destination).Scan(&row.Position, &first, &last, &row.InFlightTo,
 		&row.AcquiredPosition, &row.Topics, &row.Owner, &row.Epoch, &expires, &row.Asleep,
-		&row.Pause.Reason, &row.Pause.By, &failing, &row.ErrorCode, &row.CrashCount)
+		&row.Pause.Reason, &row.Pause.By, &failing, &row.ErrorCode, &row.CrashCount, &row.SettleNumber)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, false
 	}

@@ -15,9 +15,9 @@ import (
 
 // cursorArgs are the parameters of settleCursor.
 func cursorArgs(l relay.LeaseID, s relay.Settlement, place pgtype.TID) []any {
-	return append(make([]any, 0, 23), l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(),
+	return append(make([]any, 0, 24), l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(),
 		s.Position, multirange(s.Gaps), s.InFlightTo, s.CrashCount, s.Asleep, clean(s.Trouble),
-		clean(s.Pause.Reason), clean(s.Pause.By), place)
+		clean(s.Pause.Reason), clean(s.Pause.By), place, s.Number)
 }
 
 // multirange is the text of an int8multirange.

@@ -26,6 +26,7 @@ with free as materialized (
 update {schema}.outbox_cursor c
    set lease_owner = $2,
        lease_epoch = c.lease_epoch + 1,
+       settle_number = 0,
        lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond',
        acquired_position = c.position,
        topics = $4,

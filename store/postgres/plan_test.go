@@ -43,7 +43,7 @@ func TestPlansTouchLittle(t *testing.T) {
 		{"read some topics", "20000, 500, '{reg.%}'", 501},
 		{"read gaps", "20000, 500, '{1,7}', '{5,7}'", 508},
 		{"read gaps of some topics", "20000, 500, '{reg.%}', '{1,100}', '{5,20000}'", 1001},
-		{"settle by place", fence + ", 1000000, 1, '{}', 1, 0, false, '', '', '', '(0,2)'", 1},
+		{"settle by place", fence + ", 1000000, 1, '{}', 1, 0, false, '', '', '', '(0,2)', 0", 1},
 		{"claim due", fence + ", 0, 101, 100, '{}', 1000000, '-infinity', -1", 102},
 		{"claim a lane", fence + ", 0, 101, 100, '{}', 1000000, 'e1', 'k1'", 6},
 		{"claim parked of an endpoint", fence + ", 0, 101, 100, '{}', 1000000, 'e1', 0", 102},

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,7 +15,7 @@ import (
 const (
 	// lockSQL holds the lease until the transaction ends.
 	lockSQL = `
-select position
+select position, settle_number
   from {schema}.outbox_cursor
  where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
    for no key update`
@@ -76,13 +77,16 @@ select array(select seq from {schema}.outbox_delivery where destination = $1 and
 func (s *Store) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay.Recovered, error) {
 	var found relay.Recovered
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		var position int64
-		err := tx.QueryRow(ctx, s.sql.lock, l.Destination, l.Epoch, l.Owner).Scan(&position)
+		var position, settles int64
+		err := tx.QueryRow(ctx, s.sql.lock, l.Destination, l.Epoch, l.Owner).Scan(&position, &settles)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return relay.ErrLeaseLost
 		}
 		if err != nil {
 			return err
+		}
+		if settles > 0 {
+			return fmt.Errorf("it comes after settle %d, so it was given up: nothing was changed", settles)
 		}
 		err = tx.QueryRow(ctx, s.sql.takeOver, l.Destination, limit).Scan(&found.PublishingCount, &found.Publishing)
 		if err != nil {

@@ -21,8 +21,8 @@ import (
 // The row is found by its key, or by its place in the table: see places. Whoever else updates the row moves it: then nothing is
 // found there, and the settle is tried again by the key.
 //
-// $1 destination, $2 epoch, $3 owner, $4 TTL in microseconds, $5 … $12 the cursor, $13 the place, from $14 on the arrays of
-// deliveries.
+// $1 destination, $2 epoch, $3 owner, $4 TTL in microseconds, $5 … $12 the cursor, $13 the place, $14 the number of the settle,
+// from $15 on the arrays of deliveries.
 const (
 	settleCursor = `
 with moved as (
@@ -30,6 +30,7 @@ with moved as (
      set position = $5,
          gaps = $6::text::int8multirange,
          in_flight_to = $7,
+         settle_number = greatest(settle_number, $14),
          crash_count = $8,
          asleep = $9,
          failing_since = case when $10::text <> '' then coalesce(failing_since, clock_timestamp()) end,
@@ -40,6 +41,7 @@ with moved as (
          lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond',
          updated_at = clock_timestamp()
    where {found} and destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+     and ($14::bigint = 0 or settle_number < $14)
   returning updated_at as at, ctid as place
 )`
 
@@ -50,7 +52,7 @@ with moved as (
 	settlePublished = `, published as (
   insert into {schema}.outbox_delivery (destination, seq, status, attempt_count, published_at, receipt)
   select $1, p.seq, 'PUBLISHED', 1, moved.at, nullif(p.receipt, '')
-    from moved cross join unnest($14::bigint[], $15::text[]) as p (seq, receipt)
+    from moved cross join unnest($15::bigint[], $16::text[]) as p (seq, receipt)
 )`
 
 	settleRows = `, written as (
@@ -64,8 +66,8 @@ with moved as (
          case when r.status = 'PUBLISHING' then $3 end,
          case when r.status <> 'PUBLISHED' then r.endpoint end,
          r.partition_key, nullif(r.receipt, ''), nullif(r.code, ''), nullif(r.message, '')
-    from moved cross join unnest($14::bigint[], $15::text[], $16::integer[], $17::boolean[], $18::bigint[],
-                                 $19::text[], $20::text[], $21::text[], $22::text[], $23::text[])
+    from moved cross join unnest($15::bigint[], $16::text[], $17::integer[], $18::boolean[], $19::bigint[],
+                                 $20::text[], $21::text[], $22::text[], $23::text[], $24::text[])
          as r (seq, status, attempts, attempted, next_in, endpoint, partition_key, receipt, code, message)
   on conflict (destination, seq) do update
      set status = excluded.status, attempt_count = excluded.attempt_count, published_at = excluded.published_at,
@@ -79,6 +81,21 @@ with moved as (
 	// The xid is taken after every read that came before this settle: it bounds the gaps that those noticed.
 	settleEnd = `
 select pg_current_xact_id() as bound, moved.at, moved.place from moved`
+
+	// repeatedSQL is for a settle that moved nothing. It tells the number of the last settle of the lease; when that is the one
+	// that was tried ($5), its answer was lost, and the lease is prolonged.
+	repeatedSQL = `
+with lease as materialized (
+  select settle_number
+    from {schema}.outbox_cursor
+   where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+     for no key update
+), prolonged as (
+  update {schema}.outbox_cursor
+     set lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond', updated_at = clock_timestamp()
+   where destination = $1 and shard = 0 and (select settle_number = $5 from lease)
+)
+select settle_number from lease`
 
 	// copySQL appends many published rows and ends the transaction in the same round trip. COPY writes less WAL than INSERT
 	// does and needs less CPU.
@@ -98,13 +115,32 @@ func (s *Store) Settle(ctx context.Context, l relay.LeaseID, st relay.Settlement
 		m, err = s.settle(ctx, l, st, pgtype.TID{})
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return relay.Settled{}, relay.ErrLeaseLost
+		return relay.Settled{}, s.repeated(ctx, l, st.Number)
 	}
 	if err != nil {
 		return relay.Settled{}, s.failed("settle "+l.Destination, err)
 	}
 	s.places.moved(l.Destination, m.place)
 	return relay.Settled{Bound: m.bound}, nil
+}
+
+// repeated tells why a settle moved nothing; nil: it was settled before.
+func (s *Store) repeated(ctx context.Context, l relay.LeaseID, number int64) error {
+	if number == 0 {
+		return relay.ErrLeaseLost
+	}
+	var last int64
+	err := s.pool.QueryRow(ctx, s.sql.repeated, l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(), number).Scan(&last)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return relay.ErrLeaseLost
+	case err == nil && last != number:
+		err = fmt.Errorf("number %d comes after %d, so it was given up: nothing was written", number, last)
+	}
+	if err != nil {
+		return s.failed("settle "+l.Destination, err)
+	}
+	return nil
 }
 
 // moved is what a settle returns.

@@ -130,6 +130,56 @@ func TestSettleWithALostLeaseWritesNothing(t *testing.T) {
 	check(t, "rows", value[int](t, conn, "select count(*) from outbox_delivery"), 0)
 }
 
+// TestSettleIsNumbered: a settle that is repeated changes nothing, and one that was given up and arrives late is refused, however
+// it writes.
+func TestSettleIsNumbered(t *testing.T) {
+	url := database(t)
+	store := open(t, postgres.Config{URL: url})
+	conn := connect(t, url)
+	for _, n := range []int{0, 5, 500} {
+		destination := fmt.Sprint("d-", n)
+		lease := acquire(t, store, destination)
+		if _, err := store.Recover(t.Context(), lease, 10); err != nil {
+			t.Fatal(err)
+		}
+		s := settlement(n)
+		s.Number, s.Position = 1, 1000
+		if settled, err := store.Settle(t.Context(), lease, s); err != nil || settled.Bound == 0 {
+			t.Fatalf("the first: %+v, %v", settled, err)
+		}
+		// An operator works meanwhile; the answer was lost, so the same comes again.
+		exec(t, conn, "update outbox_cursor set position = 7 where destination = $1", destination)
+		exec(t, conn, "update outbox_delivery set status = 'FAILED' where destination = $1", destination)
+		exec(t, conn, "update outbox_cursor set lease_expires_at = now() where destination = $1", destination)
+		if settled, err := store.Settle(t.Context(), lease, s); err != nil || settled != (relay.Settled{}) {
+			t.Errorf("the first again: %+v, %v, want neither a bound nor an error", settled, err)
+		}
+		check(t, "the position", positionOf(t, conn, destination), 7)
+		check(t, "rows that the operator changed", value[int](t, conn,
+			"select count(*) from outbox_delivery where status = 'FAILED' and destination = $1", destination), n)
+		check(t, "the lease is prolonged", value[bool](t, conn,
+			"select lease_expires_at > now() + interval '30 minutes' from outbox_cursor where destination = $1", destination), true)
+
+		if _, err := store.Settle(t.Context(), lease, relay.Settlement{Number: 3, Position: 3}); err != nil {
+			t.Fatal(err)
+		}
+		s.Number = 2
+		_, err := store.Settle(t.Context(), lease, s)
+		wantError(t, err, "number 2 comes after 3")
+		check(t, "the position", positionOf(t, conn, destination), 3)
+		_, err = store.Recover(t.Context(), lease, 10)
+		wantError(t, err, "comes after settle 3")
+		if _, err := store.Settle(t.Context(), lease, relay.Settlement{Position: 4}); err != nil {
+			t.Errorf("without a number: %v", err)
+		}
+		check(t, "the position", positionOf(t, conn, destination), 4)
+		exec(t, conn, "update outbox_cursor set lease_expires_at = now() where destination = $1", destination)
+		if _, err := store.Settle(t.Context(), acquire(t, store, destination), relay.Settlement{Number: 1, Position: 5}); err != nil {
+			t.Errorf("the next lease counts from 1: %v", err)
+		}
+	}
+}
+
 // TestSettleWaitsForAnOperator lets an operator's transaction hold the cursor row and change it while a settle waits. The
 // settle must find the row where it went to, in every version of PostgreSQL.
 func TestSettleWaitsForAnOperator(t *testing.T) {

@@ -172,7 +172,7 @@ type statements struct {
 	acquire, holder, create, createAtEnd string
 	renew, release                       string
 	settleByKey, settleByPlace           settleStatements
-	copy                                 string
+	repeated, copy                       string
 	lock, takeOver, open                 string
 	claimDue, claimLane, claimParked     string
 }
@@ -212,6 +212,7 @@ func newStatements(schemaName string) statements {
 		release:       fill(releaseSQL),
 		settleByKey:   settle(foundByKey),
 		settleByPlace: settle(foundByPlace),
+		repeated:      fill(repeatedSQL),
 		copy:          fill(copySQL),
 		lock:          fill(lockSQL),
 		takeOver:      fill(takeOverSQL),

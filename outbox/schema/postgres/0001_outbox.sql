@@ -48,6 +48,7 @@ create table if not exists outbox_cursor (
   lease_owner       text,
   lease_epoch       bigint         not null default 0,
   lease_expires_at  timestamptz,
+  settle_number     bigint         not null default 0,        -- of the last settle of this lease; an older one comes too late
   asleep            boolean        not null default false,    -- a relay waits to be notified
   paused_at         timestamptz,
   paused_reason     text,

@@ -49,6 +49,7 @@ create table if not exists outbox_cursor (
   lease_owner       text,
   lease_epoch       integer not null default 0,
   lease_expires_at  integer,
+  settle_number     integer not null default 0,               -- of the last settle of this lease; an older one comes too late
   asleep            integer not null default 0,               -- 0 or 1
   paused_at         integer,
   paused_reason     text,
