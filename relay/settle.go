@@ -167,8 +167,8 @@ func (t *tenure) settle(now time.Time) {
 		a.InFlightTo = t.cursor.Next() + int64(t.MaxInFlight)
 		t.unwritten = slices.DeleteFunc(t.unwritten, func(seq int64) bool { return seq <= a.Position })
 		if t.finalSettle {
-			a.InFlightTo = a.Position
-			for _, seq := range t.unwritten { // or the next owner would send them again
+			a.InFlightTo = max(a.Position, t.handed) // not all of it may have been sent again
+			for _, seq := range t.unwritten {        // or the next owner would send them again
 				a.Published = append(a.Published, Receipt{Seq: seq})
 			}
 		}

@@ -28,7 +28,8 @@ type tenure struct {
 	board    *board
 	reserved int64 // in_flight_to as stored: nothing above it may be handed out
 	above    map[int64]struct{}
-	suspects int64 // up to here a former owner may have handed out what has no row
+	handed   int64 // up to here a former owner may have handed out what has no row
+	suspects int64 // the same, until all of it was read
 	culprits map[int64]struct{}
 	hunting  int  // claims that may still look for the culprits before anything is tried
 	blind    bool // more lanes are blocked than could be listed
@@ -129,9 +130,8 @@ func newTenure(u *unit, lease Lease, sent time.Time) *tenure {
 		written:    make(chan func(time.Time), 1),
 		timer:      time.NewTimer(0),
 	}
-	if lease.Unclean {
-		t.suspects = min(lease.InFlightTo, lease.LastSeq)
-	}
+	t.handed = min(lease.InFlightTo, lease.LastSeq)
+	t.suspects = t.handed
 	perLane := t.maxBatch
 	if t.OnQuarantine == Hold {
 		perLane = 1 // those behind one that is rejected must not have been sent

@@ -433,3 +433,35 @@ func liveUntilKilled(t *testing.T, store *relaytest.Memory) (killed bool) {
 		return false
 	}
 }
+
+// An owner that stops cleanly before it has sent again what its own predecessor may have sent passes that on.
+func TestPossibleDuplicatesOverTwoOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, notices := &relaytest.Memory{}, &counter{}
+		store.Enqueue(relay.Event{ID: "a"}, relay.Event{ID: "b"})
+		former, _, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Settle(t.Context(), former.LeaseID, relay.Settlement{InFlightTo: 10}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		down := &recorder{answer: func(context.Context, relay.Delivery) relay.Outcome {
+			return relay.Outcome{Kind: relay.Unavailable, Code: "DOWN"}
+		}}
+		stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: down})
+		time.Sleep(time.Second)
+		stop()
+		dest := &recorder{}
+		stop = startRelay(t, relay.Config{Store: store, Observer: notices}, relay.DestinationConfig{Destination: dest})
+		time.Sleep(time.Minute)
+		stop()
+		if got, want := dest.ids(), []string{"a", "b"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+		if notices.count() != 2 {
+			t.Errorf("%d possible duplicates were noticed, want 2", notices.count())
+		}
+	})
+}
