@@ -12,7 +12,7 @@ func TestFamilyCPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	after, err := familyCPU(os.Getpid())

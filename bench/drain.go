@@ -73,7 +73,7 @@ func (d *drain) measure(ctx context.Context, s *session) (*report, error) {
 	return &d.report, nil
 }
 
-// round measures everything once, one after the other, so that what disturbs the machine for a while hits all of it.
+// round measures everything once, what is compared side by side, so that what disturbs the machine for a while hits both.
 func (d *drain) round(ctx context.Context, s *session, log, pending *eventLog) error {
 	plain, err := d.pillarbox(ctx, s, log, "pillarbox", relay.DestinationConfig{})
 	if err != nil {
@@ -83,17 +83,9 @@ func (d *drain) round(ctx context.Context, s *session, log, pending *eventLog) e
 	d.report.add("relay_cpu_us_per_event", float64(plain.cpu.own.Microseconds())/float64(plain.settled))
 	d.report.add("relay_peak_heap_mb", megabytes(plain.heap))
 	d.report.add("relay_peak_rss_mb", megabytes(plain.resident))
-	if _, err := d.pillarbox(ctx, s, log, "pillarbox_no_ledger", relay.DestinationConfig{NoLedger: true}); err != nil {
-		return err
-	}
-	for _, t := range []textbook{asWritten(), indexed()} {
-		peer, err := d.textbook(ctx, s, log.pool, t)
-		if err != nil {
+	if d.held {
+		if err := d.whileHeld(ctx, s, log, plain); err != nil {
 			return err
-		}
-		d.report.add(t.ratio, plain.perSecond()/peer.perSecond())
-		if s.serverPID != 0 {
-			d.report.add("cpu_"+t.ratio, peer.cpuPerEvent()/plain.cpuPerEvent())
 		}
 	}
 	if pending != nil {
@@ -101,20 +93,31 @@ func (d *drain) round(ctx context.Context, s *session, log, pending *eventLog) e
 		if err != nil {
 			return err
 		}
-		d.report.add("pending_ratio", full.perSecond()/plain.perSecond())
+		d.reportRatio(s, "pending", full, plain)
 		d.report.add("pending_peak_rss_mb", megabytes(full.resident))
 	}
-	if d.held {
-		release, err := log.hold(ctx)
-		if err != nil {
-			return err
-		}
-		held, err := d.pillarbox(ctx, s, log, "held", relay.DestinationConfig{})
-		if err := errors.Join(err, release()); err != nil {
-			return err
-		}
-		d.report.add("held_ratio", held.perSecond()/plain.perSecond())
+	if _, err := d.pillarbox(ctx, s, log, "pillarbox_no_ledger", relay.DestinationConfig{NoLedger: true}); err != nil {
+		return err
 	}
+	for _, t := range []textbook{asWritten(), indexed()} {
+		if err := d.textbook(ctx, s, log.pool, t, plain); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whileHeld drains while a transaction stays open that has a number in the log.
+func (d *drain) whileHeld(ctx context.Context, s *session, log *eventLog, plain carried) error {
+	release, err := log.hold(ctx)
+	if err != nil {
+		return err
+	}
+	held, err := d.pillarbox(ctx, s, log, "held", relay.DestinationConfig{})
+	if err := errors.Join(err, release()); err != nil {
+		return err
+	}
+	d.reportRatio(s, "held", held, plain)
 	return nil
 }
 
@@ -136,17 +139,21 @@ func (d *drain) pillarbox(ctx context.Context, s *session, l *eventLog, name str
 }
 
 // textbook drains the textbook table, which stands in the same database, and leaves none behind.
-func (d *drain) textbook(ctx context.Context, s *session, pool *pgxpool.Pool, t textbook) (drained, error) {
+func (d *drain) textbook(ctx context.Context, s *session, pool *pgxpool.Pool, t textbook, plain carried) error {
 	if err := t.prepare(ctx, pool, d.textbookEvents); err != nil {
-		return drained{}, err
+		return err
 	}
 	result, err := t.drain(ctx, s, pool, &null{batch: textbookBatch}, d.textbookEvents)
 	if err != nil {
-		return result, err
+		return err
 	}
 	d.reportRate(s, t.name, result)
 	d.report.add(t.name+"_wal_bytes_per_event", result.walPerEvent())
-	return result, t.drop(ctx, pool)
+	d.report.add(t.ratio, plain.perSecond()/result.perSecond())
+	if s.serverPID != 0 {
+		d.report.add("cpu_"+t.ratio, result.cpuPerEvent()/plain.cpuPerEvent())
+	}
+	return t.drop(ctx, pool)
 }
 
 // reportRate reports the rate, and the processor time of this process and of the server, which other work on the machine
@@ -156,6 +163,14 @@ func (d *drain) reportRate(s *session, name string, result drained) {
 	d.report.add(name+"_per_s", result.perSecond())
 	if s.serverPID != 0 {
 		d.report.add(name+"_cpu_us_per_event", result.cpuPerEvent())
+	}
+}
+
+// reportRatio reports how a run under a burden compares with the plain one: 1 is as good as that, less is worse.
+func (d *drain) reportRatio(s *session, name string, burdened, plain carried) {
+	d.report.add(name+"_ratio", burdened.perSecond()/plain.perSecond())
+	if s.serverPID != 0 {
+		d.report.add(name+"_cpu_ratio", plain.cpuPerEvent()/burdened.cpuPerEvent())
 	}
 }
 

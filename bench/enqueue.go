@@ -48,10 +48,10 @@ func (e *enqueue) measure(ctx context.Context, s *session) (*report, error) {
 		if err := log.empty(ctx); err != nil {
 			return nil, err
 		}
-		if err := e.round(ctx, "", func(i int) (pair, error) { return inPgx(ctx, log, box, i) }); err != nil {
+		if err := e.round("", func(i int) (pair, error) { return inPgx(ctx, log, box, i) }); err != nil {
 			return nil, err
 		}
-		if err := e.round(ctx, "sql_", func(i int) (pair, error) { return inSQL(ctx, db, box, i) }); err != nil {
+		if err := e.round("sql_", func(i int) (pair, error) { return inSQL(ctx, db, box, i) }); err != nil {
 			return nil, err
 		}
 		const events = "select count(*) from outbox_event"
@@ -70,7 +70,7 @@ func (e *enqueue) measure(ctx context.Context, s *session) (*report, error) {
 type pair struct{ enqueue, insert time.Duration }
 
 // round runs the transactions and reports the medians, in microseconds.
-func (e *enqueue) round(ctx context.Context, prefix string, transact func(i int) (pair, error)) error {
+func (e *enqueue) round(prefix string, transact func(i int) (pair, error)) error {
 	var enqueues, inserts []time.Duration
 	for i := range e.transactions {
 		p, err := transact(i)

@@ -47,15 +47,20 @@ func startReceiver() (r *receiver, err error) {
 	r.secretFile = filepath.Join(r.dir, "secret")
 	err = os.WriteFile(r.secretFile, r.secret, 0o600)
 	if err == nil {
-		r.listener, err = net.Listen("tcp", "127.0.0.1:0")
+		r.listener, err = listen()
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(r.dir))
 	}
 	r.url = "http://" + r.listener.Addr().String() + "/"
 	r.server = &http.Server{Handler: http.HandlerFunc(r.receive)}
-	r.serving.Go(func() { r.server.Serve(r.listener) }) // ends with close
+	r.serving.Go(func() { _ = r.server.Serve(r.listener) }) // ends with close, and says no more than that
 	return r, nil
+}
+
+// listen takes a free port of this machine alone.
+func listen() (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 }
 
 func (r *receiver) close() error {
@@ -110,7 +115,7 @@ type blackHole struct {
 }
 
 func openBlackHole() (*blackHole, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	listener, err := listen()
 	if err != nil {
 		return nil, err
 	}

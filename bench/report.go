@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -142,21 +143,21 @@ func (f figure) spread() string {
 }
 
 func (r *report) writeTable(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "figure\tmedian\trounds\ttarget\t\t")
+	rows := "figure\tmedian\trounds\ttarget\t\t\n"
 	for _, f := range r.figures {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t\n", f.key, formatNumber(f.value()), f.spread(), f.target, f.verdict())
+		rows += strings.Join([]string{f.key, formatNumber(f.value()), f.spread(), f.target.String(), f.verdict()}, "\t") + "\t\n"
 	}
-	if err := table.Flush(); err != nil {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, err := io.WriteString(table, rows)
+	if err := errors.Join(err, table.Flush()); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
+	context := "\n"
 	for _, f := range r.context {
-		if _, err := fmt.Fprintf(w, "%s: %v\n", f.key, f.value); err != nil {
-			return err
-		}
+		context += fmt.Sprintf("%s: %v\n", f.key, f.value)
 	}
-	return nil
+	_, err = io.WriteString(w, context)
+	return err
 }
 
 // writeJSON prints one object: a key for each figure, then the context, "missed" (the keys whose target is missed) and
