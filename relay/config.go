@@ -37,6 +37,9 @@ type DestinationConfig struct {
 	Destination Destination
 	// Topics are the patterns of what is wanted; none: everything.
 	Topics Topics
+	// Contract, if set, judges every event before it is delivered; nil: the event keeps its contract. A Reject is quarantined at
+	// once, without an attempt. It is called by several goroutines.
+	Contract func(*Event) *Outcome
 	// StartAtEnd lets a new destination skip what the log already holds.
 	StartAtEnd bool
 	// NoLedger leaves out the row of a delivery that succeeded at once. After a crash, what was settled but stands above

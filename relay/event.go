@@ -63,6 +63,7 @@ type Delivery struct {
 	Endpoint string
 	// Attempt counts from 1; this try is included.
 	Attempt int
-	// PossibleDuplicate says that an earlier attempt may have arrived: a takeover or a lost answer.
+	// PossibleDuplicate says that an earlier attempt may have arrived: a former owner of the lease may have made it, or its
+	// answer was lost. A retry that comes out of the ledger does not remember a lost answer; it was counted when it was lost.
 	PossibleDuplicate bool
 }

@@ -549,3 +549,29 @@ func TestRelayParksWhatFillsItsMemory(t *testing.T) {
 		}
 	})
 }
+
+func TestRelayQuarantinesABreachOfContractWithoutAnAttempt(t *testing.T) {
+	for _, onQuarantine := range []relay.OnQuarantine{relay.Skip, relay.Hold} {
+		bubble(t, func(h *harness) {
+			h.commit("a", "a1", "bad", "a2")
+			stop := h.start(func(d *relay.DestinationConfig) {
+				d.OnQuarantine = onQuarantine
+				d.Contract = func(e *relay.Event) *relay.Outcome {
+					if e.ID == "bad" {
+						return &relay.Outcome{Kind: relay.Reject, Code: "SCHEMA_INVALID", Message: "/amount: wants a number"}
+					}
+					return nil
+				}
+			})
+			h.wait(time.Minute)
+			stop()
+			if onQuarantine == relay.Skip {
+				h.want("delivered", h.dest.ids(), "a1", "a2")
+				h.want("rows", h.statuses(), "a1:PUBLISHED/1", "bad:QUARANTINED/0/SCHEMA_INVALID", "a2:PUBLISHED/1")
+			} else {
+				h.want("delivered", h.dest.ids(), "a1")
+				h.want("rows", h.statuses(), "a1:PUBLISHED/1", "bad:QUARANTINED/0/SCHEMA_INVALID", "a2:PENDING/0")
+			}
+		})
+	}
+}

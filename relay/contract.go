@@ -1,0 +1,45 @@
+package relay
+
+// breaches are the events of a page that do not keep their contract, by number.
+type breaches map[int64]*Outcome
+
+// judgeContracts is called on the goroutine that read the events, so that the loop does not wait for it.
+func (u *unit) judgeContracts(events []*Event) (found breaches) {
+	if u.Contract == nil {
+		return nil
+	}
+	for _, e := range events {
+		if o := u.Contract(e); o != nil {
+			if found == nil {
+				found = breaches{}
+			}
+			found[e.Seq] = o
+		}
+	}
+	return found
+}
+
+func (u *unit) judgeClaimed(claimed []Open) breaches {
+	if u.Contract == nil {
+		return nil
+	}
+	events := make([]*Event, 0, len(claimed))
+	for _, open := range claimed {
+		if open.Status != StatusDiscarded {
+			events = append(events, open.Event)
+		}
+	}
+	return u.judgeContracts(events)
+}
+
+// refuse quarantines a delivery whose event does not keep its contract. No attempt is made, so none is charged.
+func (t *tenure) refuse(d *delivery, o Outcome) {
+	o.Kind = Reject
+	v := t.policy.decide(o, d.before, false, 0)
+	v.attempts = d.before
+	t.observer.Attempted(t.Name, []Attempt{{Delivery: d.Delivery, Outcome: o, Decision: v.status, Code: v.code, Age: d.age}})
+	t.quarantine(d, v)
+	if d.lane != nil {
+		t.board.rest(d.lane)
+	}
+}
