@@ -1,0 +1,236 @@
+package kafkatest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Broker is one server of a cluster. Its methods are not to be called at the same time.
+type Broker struct {
+	// ID is node.id, from 1 on.
+	ID int
+	// Addr is where clients reach it. It stays the same over restarts.
+	Addr string
+
+	cluster    *Cluster
+	controller string // where brokers reach it as a controller
+	behind     string // where the proxy reaches it
+	dir, heap  string
+	process    *process // nil while it is down
+}
+
+// process is a JVM and the goroutine that waits for it.
+type process struct {
+	pid  int
+	done chan struct{} // closed when it has ended
+}
+
+func newBroker(c *Cluster, id int, dir, heap string) (*Broker, error) {
+	b := &Broker{ID: id, cluster: c, dir: dir, heap: heap}
+	for _, addr := range []*string{&b.Addr, &b.controller, &b.behind} {
+		var err error
+		if *addr, err = freeAddr(); err != nil {
+			return nil, err
+		}
+	}
+	return b, os.MkdirAll(dir, 0o755)
+}
+
+// settings are what differs from the server's own defaults.
+func (b *Broker) settings(brokers int, bootstrap string, proxy *Proxy) map[string]string {
+	replicas := strconv.Itoa(min(brokers, 3))
+	all := map[string]string{
+		"process.roles":                            "broker,controller",
+		"node.id":                                  strconv.Itoa(b.ID),
+		"controller.quorum.bootstrap.servers":      bootstrap,
+		"listeners":                                "DIRECT://" + b.Addr + ",CONTROLLER://" + b.controller,
+		"advertised.listeners":                     "DIRECT://" + b.Addr + ",CONTROLLER://" + b.controller,
+		"listener.security.protocol.map":           "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name":               "DIRECT",
+		"controller.listener.names":                "CONTROLLER",
+		"log.dirs":                                 filepath.Join(b.dir, "data"),
+		"auto.create.topics.enable":                "false",
+		"default.replication.factor":               replicas,
+		"offsets.topic.replication.factor":         replicas,
+		"offsets.topic.num.partitions":             "1",
+		"transaction.state.log.replication.factor": replicas,
+		"transaction.state.log.min.isr":            "1",
+		"group.initial.rebalance.delay.ms":         "0",
+		// A broker that was killed is noticed after this.
+		"broker.session.timeout.ms":    "3000",
+		"broker.heartbeat.interval.ms": "500",
+	}
+	if proxy != nil {
+		all["listeners"] += ",PROXIED://" + b.behind
+		all["advertised.listeners"] += ",PROXIED://" + proxy.Addr
+	}
+	return all
+}
+
+func (b *Broker) propertiesFile() string { return filepath.Join(b.dir, "server.properties") }
+
+func (b *Broker) writeSettings(settings map[string]string) error {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&text, "%s=%s\n", name, settings[name])
+	}
+	logging := "rootLogger.level = info\nrootLogger.appenderRef.out.ref = out\nappender.out.type = Console\nappender.out.name = out\n" +
+		"appender.out.layout.type = PatternLayout\nappender.out.layout.pattern = %d %p %c{1} %m%n\n"
+	return errors.Join(
+		os.WriteFile(b.propertiesFile(), []byte(text.String()), 0o644),
+		os.WriteFile(filepath.Join(b.dir, "log4j2.properties"), []byte(logging), 0o644),
+	)
+}
+
+// LogFile returns the path of the broker's log.
+func (b *Broker) LogFile() string { return filepath.Join(b.dir, "log") }
+
+// PID returns the process id; 0 while the broker is down.
+func (b *Broker) PID() int {
+	if b.process == nil {
+		return 0
+	}
+	return b.process.pid
+}
+
+// Up starts a broker that is down. It returns when the broker takes connections.
+func (b *Broker) Up() error {
+	if b.process != nil {
+		return nil
+	}
+	logStart := fileSize(b.LogFile())
+	p, err := b.launch()
+	if err != nil {
+		return fmt.Errorf("start Kafka: %w", err)
+	}
+	b.process = p
+	if err := b.awaitReady(p); err != nil {
+		err = fmt.Errorf("start Kafka: %w\n%s", err, logTail(b.LogFile(), logStart))
+		return errors.Join(err, b.Kill())
+	}
+	return nil
+}
+
+// launch starts the JVM. It dies with this process: the kernel sends the signal when the thread that started it ends, so that
+// thread waits for it.
+func (b *Broker) launch() (*process, error) {
+	log, err := os.OpenFile(b.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command("java", "-Xmx"+b.heap, "-XX:TieredStopAtLevel="+tier(b.heap), "-XX:+UseSerialGC",
+		"-Dlog4j2.configurationFile=file:"+filepath.Join(b.dir, "log4j2.properties"),
+		"-cp", filepath.Join(b.cluster.lib, "*"), "kafka.Kafka", b.propertiesFile())
+	cmd.Dir = b.dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p := &process{done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if err == nil {
+			p.pid = cmd.Process.Pid
+		}
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+		}
+		close(p.done)
+	}()
+	return p, <-started
+}
+
+// tier lets a small broker start fast, and one that is given memory run fast.
+func tier(heap string) string {
+	if strings.HasSuffix(heap, "g") {
+		return "4"
+	}
+	return "1"
+}
+
+func (b *Broker) awaitReady(p *process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-p.done:
+			return errors.New("the broker ended at once; its log says why")
+		case <-ctx.Done():
+			return fmt.Errorf("no connection within %v: %w", startTimeout, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop takes the broker down in good order: leadership moves away first, where there is somebody to take it.
+func (b *Broker) Stop() error { return b.end(syscall.SIGTERM) }
+
+// Kill ends the broker as a crash does. Its data stay.
+func (b *Broker) Kill() error { return b.end(syscall.SIGKILL) }
+
+func (b *Broker) end(signal syscall.Signal) error {
+	p := b.process
+	if p == nil {
+		return nil
+	}
+	if err := syscall.Kill(p.pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop Kafka: %w", err)
+	}
+	select {
+	case <-p.done:
+		b.process = nil
+		return nil
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("Kafka (process %d) did not stop within %v of the signal %v", p.pid, stopTimeout, signal)
+	}
+}
+
+// Restart takes the broker down in good order and up again, on the same port with the same data.
+func (b *Broker) Restart() error {
+	if err := b.Stop(); err != nil {
+		return err
+	}
+	return b.Up()
+}
+
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// logTail returns what was logged since an offset, of that the last 8 KiB.
+func logTail(path string, from int64) string {
+	const most = 8 << 10
+	log, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	log = log[min(from, int64(len(log))):]
+	if len(log) > most {
+		log = log[len(log)-most:]
+	}
+	return string(bytes.TrimSpace(log))
+}
