@@ -61,6 +61,7 @@ type headers struct {
 	idempotency, id, kind, topic                string // "": not sent
 	hex                                         string
 	standardID, standardTime, standardSignature string
+	count                                       int // how many of these are sent, with User-Agent and Content-Type
 
 	event    EventHeaders
 	reserved map[string]bool // by headerKey
@@ -69,6 +70,7 @@ type headers struct {
 // newHeaders fills in the defaults and checks the names.
 func newHeaders(c Config) (h headers, problems []error) {
 	h.event = c.EventHeaders
+	h.count = 2
 	h.reserved = map[string]bool{}
 	for _, name := range reservedHeaders {
 		h.reserved[name] = true
@@ -87,6 +89,7 @@ func newHeaders(c Config) (h headers, problems []error) {
 			problems = append(problems, fmt.Errorf("%s: %s is taken: choose another name", setting, name))
 		}
 		h.reserved[key] = true
+		h.count++
 		return key
 	}
 	h.idempotency = key("headers.idempotency", c.Headers.Idempotency, "Idempotency-Key")
@@ -160,7 +163,7 @@ func (d *Destination) compose(e *relay.Event) (m message, out *relay.Outcome) {
 			return m, reject(CodeHeaders, err.Error()+": repair the headers, then retry")
 		}
 	}
-	m = message{id: e.ID, body: wrapped.Value, header: make(http.Header, len(own)+len(wrapped.Headers)+8)}
+	m = message{id: e.ID, body: wrapped.Value, header: make(http.Header, d.headers.count+len(own)+len(wrapped.Headers))}
 	d.headers.addEvent(m.header, own)
 	set(m.header, "User-Agent", d.config.UserAgent)
 	set(m.header, d.headers.idempotency, e.ID)
