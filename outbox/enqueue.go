@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/pillarbox-dev/pillarbox/outbox/internal/txn"
 )
 
 // Enqueue writes events to the log, in the caller's transaction, and returns one result for each, in the same order. It
@@ -21,7 +22,7 @@ func (o *Outbox) Enqueue(ctx context.Context, tx Tx, events ...Event) ([]Result,
 	if err := o.check(events); err != nil {
 		return nil, err
 	}
-	t, err := transactionOf(tx)
+	t, err := txn.Of(tx)
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
@@ -64,7 +65,7 @@ func affordable(events []Event) int {
 }
 
 // insert writes events with one statement and marks what was there already.
-func (o *Outbox) insert(ctx context.Context, t transaction, events []Event, results []Result, trace []header) error {
+func (o *Outbox) insert(ctx context.Context, t txn.Tx, events []Event, results []Result, trace []header) error {
 	wide := false
 	for i := range events {
 		e := &events[i]
@@ -89,13 +90,13 @@ func (o *Outbox) insert(ctx context.Context, t transaction, events []Event, resu
 }
 
 // write runs the INSERT and tells whether it found duplicates.
-func write(ctx context.Context, t transaction, query string, args []any, results []Result) (bool, error) {
+func write(ctx context.Context, t txn.Tx, query string, args []any, results []Result) (bool, error) {
 	if len(results) == 1 {
-		written, err := t.insertOne(ctx, query, args)
+		written, err := t.InsertOne(ctx, query, args)
 		results[0].Duplicate = !written
 		return !written, err
 	}
-	written, err := t.texts(ctx, query, args)
+	written, err := txn.Texts(ctx, t, query, args...)
 	if err != nil || len(written) == len(results) {
 		return false, err
 	}
@@ -112,7 +113,7 @@ func write(ctx context.Context, t transaction, query string, args []any, results
 
 // verify makes sure that each duplicate has its twin in the log, by id or key. One that has none was passed over for its number:
 // the sequence stands below the log. That must not be taken for a success.
-func (o *Outbox) verify(ctx context.Context, t transaction, events []Event, results []Result) error {
+func (o *Outbox) verify(ctx context.Context, t txn.Tx, events []Event, results []Result) error {
 	ids, keys := []string{}, []string{}
 	for i, r := range results {
 		if r.Duplicate {
@@ -124,7 +125,7 @@ func (o *Outbox) verify(ctx context.Context, t transaction, events []Event, resu
 	if err := errors.Join(idsErr, keysErr); err != nil {
 		return err
 	}
-	present, err := t.texts(ctx, o.statements.present, []any{string(idsJSON), string(keysJSON)})
+	present, err := txn.Texts(ctx, t, o.statements.present, string(idsJSON), string(keysJSON))
 	if err != nil {
 		return fmt.Errorf("look for the twins of duplicates: %w", err)
 	}
@@ -179,32 +180,11 @@ func numbered(from, to int) string {
 
 // hint says what to do about the errors of a database that have one cause in practice.
 func hint(err error) string {
-	var state interface{ SQLState() string } // PostgreSQL's error code, in the errors of pgx and pq
-	switch {
-	case strings.Contains(err.Error(), "no such table"):
-		return missingTables
-	case strings.Contains(err.Error(), "SQLITE_BUSY"), strings.Contains(err.Error(), "database is locked"):
-		return ": another transaction writes: begin this one with BEGIN IMMEDIATE, and set a busy timeout"
-	case !errors.As(err, &state):
-		return ""
-	}
-	switch state.SQLState() {
-	case "42P01", "3F000": // undefined_table, invalid_schema_name
-		return missingTables
-	case "42501": // insufficient_privilege
-		return ": `pillarbox migrate --print-roles` prints what the service's role needs"
-	case "23505": // unique_violation: of seq, the only key that on conflict does not pass over
+	if txn.State(err) == "23505" { // unique_violation: of seq, the only key that on conflict does not pass over
 		return sequenceBehind
-	case "25P02": // in_failed_sql_transaction
-		return ": an earlier statement of this transaction has failed: roll back and look at its error"
-	case "40001", "40P01": // another transaction was in the way
-		return ": roll back and run the whole transaction again"
 	}
-	return ""
+	return txn.Hint(err)
 }
 
-const (
-	missingTables  = ": are the tables there, in the schema of Options.Schema? `pillarbox migrate` makes them"
-	sequenceBehind = ": outbox_event_seq stands below numbers that are in use, as after a partial restore: " +
-		"set it, with setval, to the highest outbox_event.seq and outbox_cursor.position"
-)
+const sequenceBehind = ": outbox_event_seq stands below numbers that are in use, as after a partial restore: " +
+	"set it, with setval, to the highest outbox_event.seq and outbox_cursor.position"

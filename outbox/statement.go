@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/pillarbox-dev/pillarbox/outbox/internal/txn"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 )
 
@@ -71,7 +72,7 @@ func newStatements(d Dialect, opts Options) *statements {
 	s := &statements{
 		narrow:  map[int]string{},
 		wide:    map[int]string{},
-		present: fmt.Sprintf(selectPresent, table(d, opts.Schema, "outbox_event")),
+		present: fmt.Sprintf(selectPresent, txn.Table(d, opts.Schema, "outbox_event")),
 	}
 	for n := 1; n <= maxRows; n++ {
 		if rowsFor(n) == n {
@@ -84,7 +85,7 @@ func newStatements(d Dialect, opts Options) *statements {
 
 func insertStatement(d Dialect, opts Options, columns string, parameters, rows int, returning string) string {
 	b := make([]byte, 0, 512+rows*parameters*len("$7168,"))
-	b = append(b, "insert into "+table(d, opts.Schema, "outbox_event")+columns...)
+	b = append(b, "insert into "+txn.Table(d, opts.Schema, "outbox_event")+columns...)
 	for i := range rows * parameters {
 		switch {
 		case i == 0:
@@ -102,14 +103,7 @@ func insertStatement(d Dialect, opts Options, columns string, parameters, rows i
 	}
 	b = append(b, ")"+returning...)
 	if d == Postgres && !opts.NoNotify {
-		b = fmt.Appendf(b, insertWaking, schema.QuoteLiteral(opts.Schema), table(d, opts.Schema, "outbox_cursor"))
+		b = fmt.Appendf(b, insertWaking, schema.QuoteLiteral(opts.Schema), txn.Table(d, opts.Schema, "outbox_cursor"))
 	}
 	return string(b)
-}
-
-func table(d Dialect, schemaName, name string) string {
-	if d == SQLite {
-		return name
-	}
-	return schema.Quote(schemaName) + "." + name
 }

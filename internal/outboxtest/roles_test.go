@@ -45,6 +45,10 @@ func TestRoles(t *testing.T) {
 		app: {
 			"insert into outbox_event (topic_name, event_type) values ('t', 'T')",
 			"insert into outbox_event (topic_name, event_type, payload) values ('t', 'T', '{}') on conflict do nothing returning event_id",
+			"select * from outbox_inbox_first('c', '[[\"e\",\"00\"]]', 1000)", "delete from outbox_inbox",
+			"select outbox_inbox_guard('c', 'a', '1', 1, false, 1000)", "delete from outbox_inbox_version",
+			"select * from outbox_idempotency_claim('o', 'k', '00', 1000, 1000)", "update outbox_idempotency set status = 200",
+			"delete from outbox_idempotency",
 		},
 		relay: {
 			"select * from outbox_event", "select * from outbox_endpoint", "select * from outbox_status",
@@ -56,7 +60,7 @@ func TestRoles(t *testing.T) {
 		},
 		operator: {
 			"select * from outbox_status", "select * from outbox_event", "select * from outbox_cursor",
-			"select last_value from outbox_event_seq",
+			"select last_value from outbox_event_seq", "select * from outbox_inbox", "select * from outbox_inbox_version",
 			"update outbox_event set payload = '{}', payload_bytes = null, headers = '{}' where seq = 1",
 			"insert into outbox_operator_action (operator, action) values ('me', 'repair')", "select * from outbox_operator_action",
 			"insert into outbox_delivery (destination, seq, status) values ('o', 1, 'PENDING')",
@@ -83,7 +87,8 @@ func TestRoles(t *testing.T) {
 			"delete from outbox_event",
 			"update outbox_endpoint set url = 'http://evil'", "insert into outbox_operator_action (operator, action) values ('me', 'x')",
 			"select setval('outbox_event_seq', 1)", "select nextval('outbox_event_seq')", "create table mine (x int)",
-			"select * from public.business",
+			"select * from public.business", "select * from outbox_inbox_first('c', '[[\"e\",\"00\"]]', 1000)",
+			"select * from outbox_idempotency",
 		},
 		operator: {
 			"insert into outbox_event (topic_name, event_type) values ('t', 'T')", "update outbox_event set event_id = 'x'",
@@ -91,6 +96,7 @@ func TestRoles(t *testing.T) {
 			"update outbox_operator_action set operator = 'you'", "delete from outbox_operator_action", "truncate outbox_operator_action",
 			"update outbox_event_archive set payload = null", "select setval('outbox_event_seq', 1)", "create table mine (x int)",
 			"select * from public.business", "insert into outbox_migration (version) values (99)",
+			"select * from outbox_inbox_first('c', '[[\"e\",\"00\"]]', 1000)", "select * from outbox_idempotency",
 		},
 	}
 	for _, role := range []string{app, relay, operator} {

@@ -54,7 +54,7 @@ end
 const (
 	// RETURNING and ON CONFLICT read the two columns; asleep says whether a relay wants to be woken. There is none on seq: it
 	// comes from its default.
-	appGrants = `-- A service that writes events. It cannot read, change or delete what it wrote, nor choose a number.
+	appGrants = `-- A service that writes events. It cannot read, change or delete those, nor choose a number.
 grant usage on schema %[1]s to %[2]s;
 grant insert (event_id, topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type,
   event_version, schema_ref, payload, payload_bytes, headers, dedup_key, available_at, created_at)
@@ -63,6 +63,8 @@ grant select (event_id, dedup_key) on %[1]s.outbox_event to %[2]s;
 grant usage on sequence %[1]s.outbox_event_seq to %[2]s;
 grant select (asleep) on %[1]s.outbox_cursor to %[2]s;
 grant select on %[1]s.outbox_migration to %[2]s;
+-- The same service as a consumer: the inbox, the version guard, the responses to commands.
+grant select, insert, update, delete on %[1]s.outbox_inbox, %[1]s.outbox_inbox_version, %[1]s.outbox_idempotency to %[2]s;
 `
 	relayGrants = `-- The relay: reads the log, keeps the cursors and the ledger.
 grant usage on schema %[1]s to %[2]s;
@@ -74,7 +76,8 @@ grant select, insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delive
 -- was done is recorded, and the record can only be added to.
 grant usage on schema %[1]s to %[2]s;
 grant select on %[1]s.outbox_event, %[1]s.outbox_cursor, %[1]s.outbox_delivery, %[1]s.outbox_status, %[1]s.outbox_endpoint,
-  %[1]s.outbox_operator_action, %[1]s.outbox_event_archive, %[1]s.outbox_delivery_archive, %[1]s.outbox_migration to %[2]s;
+  %[1]s.outbox_operator_action, %[1]s.outbox_event_archive, %[1]s.outbox_delivery_archive, %[1]s.outbox_migration,
+  %[1]s.outbox_inbox, %[1]s.outbox_inbox_version to %[2]s;
 grant select on sequence %[1]s.outbox_event_seq to %[2]s;
 grant update (payload, payload_bytes, headers), delete on %[1]s.outbox_event to %[2]s;
 grant insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delivery, %[1]s.outbox_endpoint to %[2]s;
@@ -83,7 +86,7 @@ grant insert, delete on %[1]s.outbox_event_archive, %[1]s.outbox_delivery_archiv
 `
 )
 
-// PrintRoles returns the grants for three PostgreSQL roles that exist: a service that writes events, the relay, and an
+// PrintRoles returns the grants for three PostgreSQL roles that exist: a service that writes or handles events, the relay, and an
 // operator. An empty name leaves that part out. A relay that also writes heartbeat events needs the app's grants too, and one
 // that keeps retention or serves an operator's actions the operator's.
 func PrintRoles(schemaName, app, relay, operator string) (string, error) {
