@@ -18,6 +18,9 @@ import (
 func (d *decoder) check(c *Config) {
 	d.checkDatabase(c.Database)
 	d.checkListen(c)
+	if c.Contracts != (Contracts{}) && c.Contracts.Dir == "" && !d.failed("contracts.dir") {
+		d.wrong("contracts", "contracts names no folder", "say where the schemas are: contracts: {dir: contracts}")
+	}
 	if _, given := d.places["destinations"]; given && len(c.Destinations) == 0 && !d.failed("destinations") {
 		d.wrong("destinations", "there is no destination", "nothing would ever be delivered: name at least one")
 	}

@@ -25,6 +25,7 @@ type Config struct {
 	Ready        Ready                  `yaml:"ready,omitempty"`
 	Log          Log                    `yaml:"log,omitempty"`
 	Relay        Relay                  `yaml:"relay,omitempty"`
+	Contracts    Contracts              `yaml:"contracts,omitempty"`
 	Destinations map[string]Destination `yaml:"destinations" rule:"required" hint:"name one: {NAME: {http: {url: …}}}"`
 }
 
@@ -57,6 +58,14 @@ type Relay struct {
 	Lease Duration `yaml:"lease,omitempty"`
 	Drain Duration `yaml:"drain,omitempty"`
 	Owner string   `yaml:"owner,omitempty"`
+}
+
+// Contracts are what events are held to before they are delivered. See contract.Config.
+type Contracts struct {
+	Dir     string `yaml:"dir,omitempty"` // "": events are held to nothing
+	Draft   string `yaml:"draft,omitempty" oneof:"2020-12,draft-07"`
+	Unknown string `yaml:"unknown,omitempty" oneof:"quarantine,pass"`
+	Missing string `yaml:"missing,omitempty" oneof:"quarantine,pass"`
 }
 
 // Destination is one target and its rules. See relay.DestinationConfig.

@@ -18,7 +18,7 @@ const checkTimeout = 15 * time.Second
 
 // Finding is what a check of one part has found.
 type Finding struct {
-	// Part is "database" or "destination NAME".
+	// Part is "database", "contracts" or "destination NAME".
 	Part string
 	// About says what was looked at.
 	About string
@@ -34,14 +34,25 @@ func Check(ctx context.Context, c *config.Config) []Finding {
 		defer db.Close()
 	}
 	names := c.Names()
-	findings := make([]Finding, 1+len(names))
-	findings[0] = database
+	destinations := make([]Finding, len(names))
 	var checking sync.WaitGroup
 	for i, name := range names {
-		checking.Go(func() { findings[1+i] = checkDestination(ctx, c, name, db) })
+		checking.Go(func() { destinations[i] = checkDestination(ctx, c, name, db) })
 	}
 	checking.Wait()
-	return findings
+	findings := []Finding{database}
+	if c.Contracts.Dir != "" {
+		findings = append(findings, checkContracts(c.Contracts))
+	}
+	return append(findings, destinations...)
+}
+
+func checkContracts(c config.Contracts) Finding {
+	f := Finding{Part: "contracts", About: c.Dir}
+	if _, err := loadContracts(c); err != nil {
+		f.Problems = config.Each(err)
+	}
+	return f
 }
 
 // checkDatabase opens the database as run would. The pool that it returns is nil when there is no connection.

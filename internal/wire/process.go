@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/pillarbox-dev/pillarbox/contract"
 	"github.com/pillarbox-dev/pillarbox/internal/config"
 	"github.com/pillarbox-dev/pillarbox/internal/telemetry"
 	"github.com/pillarbox-dev/pillarbox/ops"
@@ -70,6 +71,16 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	codes, err := p.makeTargets(c, &settings, db)
 	if err != nil {
 		return err
+	}
+	contracts, err := loadContracts(c.Contracts)
+	if err != nil {
+		return err
+	}
+	if contracts != nil {
+		codes = append(codes, contract.CodeInvalid, contract.CodeUnknown, contract.CodeMissing)
+		for i := range settings.Destinations {
+			settings.Destinations[i].Contract = contracts.Judge
+		}
 	}
 	metrics := telemetry.NewMetrics(telemetry.MetricsConfig{
 		Destinations: c.Names(), Codes: codes, Status: status,
