@@ -51,22 +51,38 @@ func SignHex(secret, body []byte) string {
 // VerifyHex checks a signature made by SignHex against every active secret; nil: one of them fits. Its form is
 // ^sha256=[0-9A-Fa-f]{64}$. What is compared is decoded, in constant time.
 func VerifyHex(secrets [][]byte, body []byte, signature string) error {
-	switch {
-	case len(secrets) == 0:
+	if len(secrets) == 0 {
 		return ErrNoSecret
-	case signature == "":
-		return ErrNoSignature
-	case len(signature) != hexLength || !strings.HasPrefix(signature, hexPrefix):
-		return ErrMalformed
 	}
-	got, err := hex.DecodeString(signature[len(hexPrefix):])
+	given, err := decodeHex(signature)
 	if err != nil {
-		return ErrMalformed
+		return err
 	}
+	return given.verify(secrets, body)
+}
+
+// hexSignature is a decoded signature of the first scheme.
+type hexSignature []byte
+
+func decodeHex(signature string) (hexSignature, error) {
+	switch {
+	case signature == "":
+		return nil, ErrNoSignature
+	case len(signature) != hexLength || !strings.HasPrefix(signature, hexPrefix):
+		return nil, ErrMalformed
+	}
+	given, err := hex.DecodeString(signature[len(hexPrefix):])
+	if err != nil {
+		return nil, ErrMalformed
+	}
+	return given, nil
+}
+
+func (given hexSignature) verify(secrets [][]byte, body []byte) error {
 	// Every secret is tried, so that the time does not tell which one fits.
 	fits := false
 	for _, secret := range secrets {
-		fits = hmac.Equal(got, sum(secret, body)) || fits
+		fits = hmac.Equal(given, sum(secret, body)) || fits
 	}
 	if !fits {
 		return ErrWrong
@@ -112,28 +128,57 @@ type Standard struct{ ID, Timestamp, Signature string }
 // VerifyStandard checks the headers of Standard Webhooks against every active secret; nil: one of them fits.
 // Signatures of other versions than v1 are passed over. A tolerance of zero means DefaultTolerance.
 func VerifyStandard(secrets [][]byte, s Standard, body []byte, now time.Time, tolerance time.Duration) error {
-	switch {
-	case len(secrets) == 0:
+	if len(secrets) == 0 {
 		return ErrNoSecret
-	case s.ID == "" || s.Timestamp == "" || s.Signature == "":
-		return ErrNoSignature
 	}
-	if err := verifyTimestamp(s.Timestamp, now, tolerance); err != nil {
+	given, err := parseStandard(s)
+	if err != nil {
 		return err
+	}
+	return given.verify(secrets, body, now, tolerance)
+}
+
+// standardSignature is the three headers, well-formed.
+type standardSignature struct {
+	Standard
+	seconds    int64
+	signatures [][]byte
+}
+
+func parseStandard(s Standard) (*standardSignature, error) {
+	if s.ID == "" || s.Timestamp == "" || s.Signature == "" {
+		return nil, ErrNoSignature
+	}
+	seconds, err := strconv.ParseUint(s.Timestamp, 10, 62)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the timestamp is not a number of seconds", ErrMalformed)
 	}
 	given := decodeStandard(s.Signature)
 	if len(given) == 0 {
-		return ErrMalformed
+		return nil, ErrMalformed
 	}
+	return &standardSignature{s, int64(seconds), given}, nil
+}
+
+// verify looks at the time last: it is worth something only when it was signed.
+func (given *standardSignature) verify(secrets [][]byte, body []byte, now time.Time, tolerance time.Duration) error {
 	fits := false
 	for _, secret := range secrets {
-		want := standardSum(secret, s.ID, s.Timestamp, body)
-		for _, got := range given {
+		want := standardSum(secret, given.ID, given.Timestamp, body)
+		for _, got := range given.signatures {
 			fits = hmac.Equal(got, want) || fits
 		}
 	}
 	if !fits {
 		return ErrWrong
+	}
+	if tolerance == 0 {
+		tolerance = DefaultTolerance
+	}
+	// Compared in seconds: the difference of two far times does not fit in a Duration.
+	off := now.Unix() - given.seconds
+	if off > int64(tolerance/time.Second) || -off > int64(tolerance/time.Second) {
+		return ErrNotInTime
 	}
 	return nil
 }
@@ -152,21 +197,6 @@ func decodeStandard(value string) [][]byte {
 		}
 	}
 	return given
-}
-
-func verifyTimestamp(text string, now time.Time, tolerance time.Duration) error {
-	if tolerance == 0 {
-		tolerance = DefaultTolerance
-	}
-	seconds, err := strconv.ParseUint(text, 10, 62)
-	if err != nil {
-		return fmt.Errorf("%w: the timestamp is not a number of seconds", ErrMalformed)
-	}
-	// Compared in seconds: the difference of two far times does not fit in a Duration.
-	if off := now.Unix() - int64(seconds); off > int64(tolerance/time.Second) || -off > int64(tolerance/time.Second) {
-		return ErrNotInTime
-	}
-	return nil
 }
 
 func standardSum(secret []byte, id, timestamp string, body []byte) []byte {
