@@ -249,7 +249,8 @@ type Open struct {
 	// Attempts are those made before this claim.
 	Attempts int
 	// Status before this claim; DISCARDED: there is nothing to deliver, the lane goes on. A DISCARDED row
-	// keeps its status when it is claimed; its next_attempt_at and partition_key are cleared.
+	// keeps its status when it is claimed; its next_attempt_at and partition_key are cleared. A row whose event is gone
+	// from the log becomes QUARANTINED with CodeEventMissing, out of its lane, and is returned like a DISCARDED one.
 	Status Status
 	// LastErrorCode of the attempt before; CodeTakeover when a former owner had it in flight.
 	LastErrorCode string
@@ -283,6 +284,7 @@ const (
 	CodeExhausted    = "EXHAUSTED"     // max_attempts were made
 	CodeCrashedRelay = "CRASHED_RELAY" // the process died each time this was tried
 	CodeRejectStorm  = "REJECT_STORM"  // nearly everything is rejected: the guard paused the destination
+	CodeEventMissing = "EVENT_MISSING" // somebody deleted the event from the log before it was delivered
 )
 
 var (

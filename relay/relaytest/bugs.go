@@ -75,7 +75,7 @@ func Bugs() []Bug {
 			s.claim = func(c *relay.Claimed) { slices.Reverse(c.Deliveries) }
 		})},
 		{Name: "a renewal that failed is taken for one that did not", Store: store(func(s *buggyStore) {
-			s.renew = func(error) error { return nil }
+			s.renewed = func(error) error { return nil }
 		})},
 		{Name: "an unknown outcome is taken as published", Destination: outcomes(func(o *relay.Outcome) {
 			if o.Uncertain {
@@ -181,7 +181,7 @@ type buggyStore struct {
 	settle  func(highest int64, s *relay.Settlement)
 	recover func(*relay.Recovered)
 	claim   func(*relay.Claimed)
-	renew   func(error) error
+	renewed func(error) error
 
 	mu      sync.Mutex
 	highest int64 // the highest number that was read
@@ -218,10 +218,7 @@ func (b *buggyStore) changed(e *relay.Event) *relay.Event {
 
 func (b *buggyStore) Renew(ctx context.Context, l relay.LeaseID) (relay.Renewal, error) {
 	renewal, err := b.Store.Renew(ctx, l)
-	if b.renew != nil {
-		err = b.renew(err)
-	}
-	return renewal, err
+	return renewal, b.renewal(err)
 }
 
 func (b *buggyStore) Settle(ctx context.Context, l relay.LeaseID, s relay.Settlement) (relay.Settled, error) {
@@ -231,7 +228,16 @@ func (b *buggyStore) Settle(ctx context.Context, l relay.LeaseID, s relay.Settle
 		b.mu.Unlock()
 		b.settle(highest, &s)
 	}
-	return b.Store.Settle(ctx, l, s)
+	settled, err := b.Store.Settle(ctx, l, s)
+	return settled, b.renewal(err)
+}
+
+// renewal is the error of a call that renews the lease.
+func (b *buggyStore) renewal(err error) error {
+	if b.renewed == nil {
+		return err
+	}
+	return b.renewed(err)
 }
 
 func (b *buggyStore) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay.Recovered, error) {

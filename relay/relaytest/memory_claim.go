@@ -28,15 +28,20 @@ func (m *Memory) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rel
 	bytes := 0
 	for _, row := range rows {
 		event := m.event(row.Seq)
-		if event == nil {
-			continue
+		if event == nil { // somebody deleted it
+			event = &logged{Event: relay.Event{Seq: row.Seq, Key: row.Key}}
 		}
 		if len(claimed.Deliveries) == c.Limit || len(claimed.Deliveries) > 0 && bytes+event.Size() > c.MaxBytes {
 			claimed.More = true
 			break
 		}
 		bytes += event.Size()
-		claimed.Deliveries = append(claimed.Deliveries, row.claim(c.Charge, l.Owner, event.read(now), now))
+		open := row.claim(c.Charge, l.Owner, event.read(now), now)
+		if m.event(row.Seq) == nil {
+			row.missing()
+			open.Status = relay.StatusDiscarded
+		}
+		claimed.Deliveries = append(claimed.Deliveries, open)
 		d.put(row)
 	}
 	claimed.More = claimed.More || len(claimed.Deliveries) == c.Limit
@@ -103,4 +108,10 @@ func (r *DeliveryRow) claim(charge bool, owner string, e *relay.Event, now time.
 		r.Attempts++
 	}
 	return before
+}
+
+// missing takes a row whose event is gone from the log out of the flow.
+func (r *DeliveryRow) missing() {
+	r.Status, r.LockedBy, r.LockedAt, r.OpenLane, r.Key = relay.StatusQuarantined, "", time.Time{}, false, ""
+	r.ErrorCode = relay.CodeEventMissing
 }

@@ -1,0 +1,209 @@
+package relaytest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+// farSide is what stands at the far end of a destination: one or several endpoints, each with its weather.
+type farSide struct {
+	endPlan
+	w       *world
+	weather map[string][]spell // by endpoint
+}
+
+// weather is the state of an endpoint for a while.
+type weather string
+
+const (
+	fair  weather = "fair"
+	down  weather = "down"  // cannot be reached
+	hole  weather = "hole"  // takes everything and answers nothing
+	slow  weather = "slow"  // answers late, or too late
+	flaps weather = "flaps" // fails every other time
+	storm weather = "storm" // rejects everything
+)
+
+// spell is weather that lasts until a time.
+type spell struct {
+	until time.Time
+	weather
+}
+
+func newFarSide(w *world, p endPlan) *farSide {
+	f := &farSide{endPlan: p, w: w, weather: map[string][]spell{}}
+	for _, endpoint := range f.endpointNames() {
+		chance := chanceOf(w.seed, "weather "+p.name+endpoint)
+		at := w.began
+		for at.Before(w.began.Add(w.plan.hostile)) {
+			s := spell{weather: fair}
+			switch n := chance.IntN(12); {
+			case n < 2:
+				s.weather = down
+			case n == 2:
+				s.weather = hole
+			case n == 3:
+				s.weather = slow
+			case n == 4:
+				s.weather = flaps
+			case n == 5 && w.plan.storms:
+				s.weather = storm
+			}
+			at = at.Add(time.Duration(chance.IntN(4000)) * time.Millisecond)
+			s.until = at
+			f.weather[endpoint] = append(f.weather[endpoint], s)
+		}
+	}
+	return f
+}
+
+func (f *farSide) endpointNames() []string {
+	names := []string{""}
+	for i := range f.endpoints {
+		names = append(names, fmt.Sprint("endpoint-", i))
+	}
+	return names
+}
+
+// route is the endpoint of an event.
+func (f *farSide) route(key, id string) string {
+	if f.endpoints == 0 {
+		return ""
+	}
+	if key == "" {
+		key = id
+	}
+	return fmt.Sprint("endpoint-", hash(key)%uint64(f.endpoints))
+}
+
+func (f *farSide) now(endpoint string) weather {
+	if f.w.isCalm() {
+		return fair
+	}
+	for _, s := range f.weather[endpoint] {
+		if time.Now().Before(s.until) {
+			return s.weather
+		}
+	}
+	return fair
+}
+
+// door is a process's way to a far side: a relay.Destination.
+type door struct {
+	*farSide
+	p *process
+}
+
+func (d door) MaxBatch() int { return d.batch }
+
+// Deliver tries the batch in order. What follows a delivery that has to be tried again is not tried when it has the same key.
+func (d door) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
+	outcomes := make([]relay.Outcome, len(batch))
+	stopped := map[string]bool{}
+	for i := range batch {
+		b := &batch[i]
+		if b.Key != "" && stopped[b.Key] {
+			outcomes[i] = relay.Outcome{Kind: relay.Released}
+			continue
+		}
+		outcomes[i] = d.try(ctx, b)
+		if o := outcomes[i].Kind; o != relay.Published && o != relay.Reject {
+			stopped[b.Key] = true
+		}
+	}
+	return outcomes
+}
+
+// doorWithEndpoints is a door of a destination with several endpoints.
+type doorWithEndpoints struct{ door }
+
+func (d doorWithEndpoints) Endpoint(e *relay.Event) string { return d.w.routeOf(d.farSide, e.ID) }
+
+func (d doorWithEndpoints) EndpointLimit(string) int { return 1 + len(d.name)%3 }
+
+// try delivers one event in the present weather.
+func (d door) try(ctx context.Context, b *relay.Delivery) relay.Outcome {
+	w, chance := d.w, d.chance(b)
+	if ctx.Err() != nil && chance.IntN(2) == 0 {
+		return ended(ctx, false)
+	}
+	epoch, _ := ctx.Value(epochKey{}).(int64)
+	attempt := w.trying(d.p, d.farSide, b, epoch)
+	takes := time.Duration(chance.IntN(20)) * time.Millisecond
+	switch d.now(b.Endpoint) {
+	case down:
+		return relay.Outcome{Kind: relay.Unavailable, Code: "DOWN"}
+	case hole:
+		if chance.IntN(3) == 0 {
+			w.accept(d.p, d.farSide, b)
+		}
+		<-ctx.Done()
+		return ended(ctx, true)
+	case slow:
+		takes = time.Duration(chance.IntN(int(2 * d.config.Timeout)))
+	case flaps:
+		if attempt%2 == 1 {
+			return relay.Outcome{Kind: relay.Retry, Code: "HTTP_503", Trouble: true}
+		}
+	case storm:
+		return relay.Outcome{Kind: relay.Reject, Code: "HTTP_401"}
+	}
+	if !sleepFor(ctx, takes) { // also what was sent long ago, by a process that was frozen since
+		if chance.IntN(2) == 0 {
+			w.accept(d.p, d.farSide, b)
+		}
+		return ended(ctx, true)
+	}
+	return d.answer(ctx, b, attempt, chance)
+}
+
+// answer is what an endpoint in fair weather says.
+func (d door) answer(ctx context.Context, b *relay.Delivery, attempt int, chance *rand.Rand) relay.Outcome {
+	switch d.w.classOf(b.ID) {
+	case poison:
+		return relay.Outcome{Kind: relay.Reject, Code: "HTTP_422"}
+	case hopeless:
+		return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"}
+	case flaky:
+		if attempt <= 2 {
+			return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"}
+		}
+	case killer:
+		d.w.reach("killed by an event")
+		d.p.kill("event " + b.ID)
+		<-ctx.Done()
+		return ended(ctx, true)
+	}
+	d.w.accept(d.p, d.farSide, b)
+	if chance.IntN(40) == 0 && !d.w.isCalm() {
+		return relay.Outcome{Kind: relay.Retry, Code: "RESET", Uncertain: true}
+	}
+	return relay.Outcome{Kind: relay.Published, Receipt: "200"}
+}
+
+// chance is the same for the same attempt, in whatever order goroutines run.
+func (d door) chance(b *relay.Delivery) *rand.Rand {
+	return chanceOf(d.w.seed, fmt.Sprint(d.name, b.ID, d.w.attempts(d.farSide, b.ID)))
+}
+
+// ended is the outcome of an attempt whose context has ended.
+func ended(ctx context.Context, sent bool) relay.Outcome {
+	if errors.Is(context.Cause(ctx), relay.ErrShutdown) {
+		return relay.Outcome{Kind: relay.Released, Uncertain: sent}
+	}
+	return relay.Outcome{Kind: relay.Retry, Code: "TIMEOUT", Uncertain: sent, Trouble: true}
+}
+
+func sleepFor(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
