@@ -248,7 +248,7 @@ func (t *tenure) guarded(e *endpoint, o Outcome, now time.Time) {
 
 // countUncertain never lets a possible duplicate be silent.
 func (t *tenure) countUncertain(d *delivery, o Outcome, v verdict) {
-	if o.Uncertain && v.status != StatusPublished {
+	if o.Uncertain {
 		d.PossibleDuplicate, d.counted = true, true
 		t.observer.Noticed(t.Name, Notice{Kind: NoticePossibleDuplicate, Endpoint: d.Endpoint, Code: v.code, Count: 1})
 	}

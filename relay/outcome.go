@@ -54,6 +54,7 @@ type Outcome struct {
 	// Pause, with Unavailable or Reject, says that waiting will not mend it (moved, gone, a bad
 	// certificate, no credential): the endpoint is paused and probed only every few minutes.
 	Pause bool
-	// Uncertain says that the receiver may have handled the event although no answer arrived.
+	// Uncertain says that the receiver may have handled the event although an answer did not arrive. With Published it says so of a
+	// try before the one that was answered.
 	Uncertain bool
 }
