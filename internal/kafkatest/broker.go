@@ -24,6 +24,9 @@ type Broker struct {
 	ID int
 	// Addr is where clients reach it. It stays the same over restarts.
 	Addr string
+	// SecuredAddr is where it takes those who authenticate: by PLAIN as relay with the password right, by OAUTHBEARER with an
+	// unsecured token, by SCRAM as whom AddUser made. There it advertises itself alone.
+	SecuredAddr string
 
 	cluster    *Cluster
 	controller string // where brokers reach it as a controller
@@ -40,7 +43,7 @@ type process struct {
 
 func newBroker(c *Cluster, id int, dir, heap string) (*Broker, error) {
 	b := &Broker{ID: id, cluster: c, dir: dir, heap: heap}
-	for _, addr := range []*string{&b.Addr, &b.controller, &b.behind} {
+	for _, addr := range []*string{&b.Addr, &b.SecuredAddr, &b.controller, &b.behind} {
 		var err error
 		if *addr, err = freeAddr(); err != nil {
 			return nil, err
@@ -56,9 +59,9 @@ func (b *Broker) settings(brokers int, bootstrap string, proxy *Proxy) map[strin
 		"process.roles":                            "broker,controller",
 		"node.id":                                  strconv.Itoa(b.ID),
 		"controller.quorum.bootstrap.servers":      bootstrap,
-		"listeners":                                "DIRECT://" + b.Addr + ",CONTROLLER://" + b.controller,
-		"advertised.listeners":                     "DIRECT://" + b.Addr + ",CONTROLLER://" + b.controller,
-		"listener.security.protocol.map":           "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"listeners":                                "DIRECT://" + b.Addr + ",SECURED://" + b.SecuredAddr + ",CONTROLLER://" + b.controller,
+		"advertised.listeners":                     "DIRECT://" + b.Addr + ",SECURED://" + b.SecuredAddr + ",CONTROLLER://" + b.controller,
+		"listener.security.protocol.map":           "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT",
 		"inter.broker.listener.name":               "DIRECT",
 		"controller.listener.names":                "CONTROLLER",
 		"log.dirs":                                 filepath.Join(b.dir, "data"),
@@ -72,6 +75,14 @@ func (b *Broker) settings(brokers int, bootstrap string, proxy *Proxy) map[strin
 		// A broker that was killed is noticed after this.
 		"broker.session.timeout.ms":    "3000",
 		"broker.heartbeat.interval.ms": "500",
+
+		"listener.name.secured.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+		"listener.name.secured.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required " +
+			`user_relay="right";`,
+		"listener.name.secured.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+		"listener.name.secured.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+		"listener.name.secured.oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule " +
+			`required unsecuredLoginStringClaim_sub="relay";`,
 	}
 	if proxy != nil {
 		all["listeners"] += ",PROXIED://" + b.behind

@@ -44,6 +44,26 @@ func (c *Cluster) CreateTopic(ctx context.Context, name string, partitions int32
 	}
 }
 
+// AddUser lets a user in by SCRAM.
+func (c *Cluster) AddUser(ctx context.Context, user, password string) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} { // a request names a user once
+		credential := kadm.UpsertSCRAM{User: user, Mechanism: mechanism, Iterations: 4096, Password: password}
+		altered, err := kadm.NewClient(client).AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{credential})
+		if err == nil {
+			err = altered.Error()
+		}
+		if err != nil {
+			return fmt.Errorf("add user %s: %w", user, err)
+		}
+	}
+	return nil
+}
+
 // Leader returns the broker that leads a partition.
 func (c *Cluster) Leader(ctx context.Context, topic string, partition int32) (*Broker, error) {
 	client, err := c.Client()
