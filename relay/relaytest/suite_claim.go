@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ func claimTests() []storeTest {
 		{name: "a claimed row is the owner's", run: claimMarks},
 		{name: "a claim returns the event and the row as it was", run: claimReturns},
 		{name: "a discarded row lets its lane go on", run: claimDiscarded},
+		{name: "a row whose event is gone is quarantined, and its lane goes on", run: claimMissing},
 		{name: "Charge counts the attempt before it is made", run: claimCharge},
 		{name: "Limit cuts in order", run: claimLimit},
 		{name: "MaxBytes cuts, but takes one", run: claimMaxBytes},
@@ -245,6 +247,26 @@ func claimDiscarded(b *storeBench) {
 	claimed = b.claim(l, byLane("e", "k"))
 	check(b, "claimed by lane", claimedSeqs(claimed), []int64{2})
 	check(b, "the lane is blocked by the next quarantine", claimed.Blocked, true)
+}
+
+func claimMissing(b *storeBench) {
+	l := b.lease()
+	b.settle(l, relay.Settlement{Position: 5, Rows: []relay.Row{failed(1, "k", past), failed(2, "k", later), failed(3, "", past)}})
+	claimed := b.claim(l, byDue())
+	slices.SortFunc(claimed.Deliveries, func(x, y relay.Open) int { return cmp.Compare(x.Event.Seq, y.Event.Seq) })
+	check(b, "claimed", claimedSeqs(claimed), []int64{1, 3})
+	for _, d := range claimed.Deliveries {
+		check(b, "the status before", d.Status, relay.StatusDiscarded)
+		check(b, "the endpoint", d.Endpoint, "e")
+		row := b.row(d.Event.Seq)
+		row.LastAttemptAt, row.ErrorMessage = time.Time{}, ""
+		check(b, "the row", row, DeliveryRow{Seq: row.Seq, Status: relay.StatusQuarantined, Attempts: 1, Endpoint: "e",
+			ErrorCode: relay.CodeEventMissing})
+	}
+	if len(claimed.Deliveries) > 0 {
+		check(b, "the key, for its lane", claimed.Deliveries[0].Event.Key, "k")
+	}
+	check(b, "claimed again", len(b.claim(l, byDue()).Deliveries), 0)
 }
 
 func claimCharge(b *storeBench) {

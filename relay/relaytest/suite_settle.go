@@ -24,6 +24,8 @@ func settleTests() []storeTest {
 		{name: "all or nothing", run: settleAtomic},
 		{name: "failing_since lasts while there is trouble", run: settleTrouble},
 		{name: "asleep is as the last settle says", run: settleAsleep},
+		{name: "a number is settled once", run: settleRepeated},
+		{name: "a settle that arrives late writes nothing", run: settleLate},
 	}
 }
 
@@ -278,4 +280,62 @@ func settleAsleep(b *storeBench) {
 	if err := b.store.Release(b.Context(), l); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// numbered is a settle that writes something everywhere.
+func numbered(number int64) relay.Settlement {
+	return relay.Settlement{
+		Number: number, Position: 10 * number, InFlightTo: 20 * number, Gaps: []relay.Range{{First: number, Last: number}},
+		Published: []relay.Receipt{{Seq: 10 * number, Receipt: fmt.Sprint("receipt ", number)}},
+		Rows:      []relay.Row{{Seq: 1, Status: relay.StatusFailed, Attempts: int(number), Due: true, NextIn: time.Hour}},
+	}
+}
+
+func settleRepeated(b *storeBench) {
+	l := b.acquire(b.request("a", shortTTL)).LeaseID
+	b.settle(l, numbered(3))
+	// An operator retries the delivery before the relay, which got no answer, repeats the settle.
+	b.settle(l, relay.Settlement{Position: 30, InFlightTo: 60, Rows: []relay.Row{{Seq: 1, Status: relay.StatusPending, Due: true}}})
+	before, rows := b.cursor(), b.Deliveries(b, b.dest)
+	l.TTL = longTTL
+	settled, err := b.store.Settle(b.Context(), l, numbered(3))
+	if err != nil {
+		b.Fatalf("the same number again: %v, want no error", err)
+	}
+	check(b, "what the same number again settled", settled, relay.Settled{})
+	after := b.cursor()
+	if !after.ExpiresAt.After(before.ExpiresAt) {
+		b.Error("the same number again did not prolong the lease")
+	}
+	check(b, "the position", after.Position, before.Position)
+	check(b, "the gaps", after.Gaps, before.Gaps)
+	check(b, "the rows", b.Deliveries(b, b.dest), rows)
+
+	b.settle(l, numbered(4))
+	check(b, "the position after the next number", b.cursor().Position, 40)
+}
+
+func settleLate(b *storeBench) {
+	first := b.lease()
+	b.settle(first, numbered(2))
+	b.settle(first, numbered(7))
+	before, rows := b.cursor(), b.Deliveries(b, b.dest)
+	for _, number := range []int64{1, 2, 6} {
+		if _, err := b.store.Settle(b.Context(), first, numbered(number)); err == nil || errors.Is(err, relay.ErrLeaseLost) {
+			b.Errorf("number %d after 7: got error %v, want one that is not a lost lease", number, err)
+		}
+	}
+	if _, err := b.store.Recover(b.Context(), first, 10); err == nil {
+		b.Error("Recover after a numbered settle: got no error")
+	}
+	check(b, "the cursor", b.cursor(), before)
+	check(b, "the rows", b.Deliveries(b, b.dest), rows)
+
+	if err := b.store.Release(b.Context(), first); err != nil {
+		b.Fatal(err)
+	}
+	next := b.acquire(b.request("b", longTTL)).LeaseID
+	b.recover(next, 10)
+	b.settle(next, numbered(1)) // each lease counts anew
+	check(b, "the position after the first settle of the next lease", b.cursor().Position, 10)
 }

@@ -99,8 +99,8 @@ with lease as materialized (
     from candidate c
 )`
 
-	// claimTake takes what is eligible and fits; size is Event.Size. An event that is gone from the log cannot be delivered:
-	// its row stays where it is.
+	// claimTake takes what is eligible and fits; size is Event.Size. Rows whose event is gone from the log are counted, for
+	// missingSQL.
 	//
 	// The first row of the result tells how it went, and is there whenever the lease is.
 	claimTake = `, sized as (
@@ -138,14 +138,36 @@ select null::bigint as seq, {event},
          where d.destination = $1 and d.next_attempt_at > now()) as next_due,
        (select d.next_attempt_at from {schema}.outbox_delivery d
          where d.destination = $1 and d.next_attempt_at <= now() and d.seq not in (select seq from taken)
-         order by d.next_attempt_at limit 1) as due
+         order by d.next_attempt_at limit 1) as due,
+       (select count(*) from judged where eligible) - (select count(*) from sized) as missing
   from lease left join {schema}.outbox_event e on false
 union all
 (select e.seq, {event},
         t.attempt_count - case t.status when 'DISCARDED' then 0 else $4 end, coalesce(t.endpoint, ''), t.status,
-        coalesce(t.last_error_code, ''), null, null, null, null, null, null, null, null, null
+        coalesce(t.last_error_code, ''), null, null, null, null, null, null, null, null, null, null
    from taken t join {schema}.outbox_event e on e.seq = t.seq
   order by t.place)`
+
+	// missingSQL takes rows that could be claimed, but for their event that is gone from the log, out of their lanes and out of
+	// the flow. It looks at everything that is parked or due, but only when a claim has met one.
+	//
+	// $4: how many to take
+	missingSQL = claimLease + `, missing as materialized (
+  select d.seq, d.endpoint, d.partition_key
+    from {schema}.outbox_delivery d
+   where (select mine from lease)
+     and d.destination = $1
+     and (d.next_attempt_at <= now() or d.status = 'PENDING' and d.next_attempt_at is null)
+     and not exists (select from {schema}.outbox_event e where e.seq = d.seq)
+   limit $4
+)
+update {schema}.outbox_delivery d
+   set status = case d.status when 'DISCARDED' then d.status else 'QUARANTINED' end,
+       next_attempt_at = null, partition_key = null,
+       last_error_code = 'EVENT_MISSING', last_error_message = 'somebody deleted the event from outbox_event'
+  from missing m
+ where d.destination = $1 and d.seq = m.seq
+returning d.seq, coalesce(m.endpoint, ''), coalesce(m.partition_key, ''), d.attempt_count`
 )
 
 // Columns of a claim besides those of the event: of a row that was taken, then of the first row.
@@ -163,6 +185,7 @@ const (
 	columnBlocked
 	columnNextDue
 	columnDue
+	columnMissing
 	claimColumns
 )
 
@@ -200,9 +223,30 @@ func (s *Store) claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rela
 			return relay.Claimed{}, err
 		}
 		if r.done() {
-			return r.finish(), nil
+			break
 		}
 	}
+	if room := c.Limit - len(r.claimed.Deliveries); r.missing > 0 && room > 0 {
+		if err := s.takeMissing(ctx, l, room, &r.claimed); err != nil {
+			return relay.Claimed{}, err
+		}
+	}
+	return r.finish(), nil
+}
+
+// takeMissing adds what has no event any more, as if an operator had discarded it.
+func (s *Store) takeMissing(ctx context.Context, l relay.LeaseID, room int, claimed *relay.Claimed) error {
+	rows, err := s.pool.Query(ctx, s.sql.missing, l.Destination, l.Epoch, l.Owner, room)
+	if err != nil {
+		return err
+	}
+	missing, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (relay.Open, error) {
+		open := relay.Open{Event: &relay.Event{}, Status: relay.StatusDiscarded, LastErrorCode: relay.CodeEventMissing}
+		err := row.Scan(&open.Event.Seq, &open.Endpoint, &open.Event.Key, &open.Attempts)
+		return open, err
+	})
+	claimed.Deliveries = append(claimed.Deliveries, missing...)
+	return err
 }
 
 func (s *Store) claimStatement(l relay.LeaseID, r *claimReader) (sql string, args []any) {
@@ -240,6 +284,7 @@ type claimReader struct {
 	lastSeq, lastDue   int64
 	now, nextDue       int64
 	hasNextDue, hasDue bool
+	missing            int64
 }
 
 // take reads the result of one statement.
@@ -283,6 +328,7 @@ func (r *claimReader) head(values [][]byte) error {
 	set(columnEligible, &r.eligible)
 	set(columnFitting, &r.fitting)
 	set(columnBlocked, &blocked)
+	set(columnMissing, &r.missing)
 	r.hasNextDue = set(columnNextDue, &r.nextDue)
 	var due int64
 	r.hasDue = set(columnDue, &due)

@@ -103,8 +103,8 @@ func TestClaimBoundsAcrossStatements(t *testing.T) {
 	}
 }
 
-// TestClaimLeavesWhatIsGone: a row whose event somebody deleted from the log cannot be delivered, and is in nobody's way.
-func TestClaimLeavesWhatIsGone(t *testing.T) {
+// TestClaimQuarantinesWhatIsGone: a row whose event somebody deleted from the log cannot be delivered, and is in nobody's way.
+func TestClaimQuarantinesWhatIsGone(t *testing.T) {
 	url := database(t)
 	store := open(t, postgres.Config{URL: url})
 	lease := acquire(t, store, "d")
@@ -114,7 +114,10 @@ func TestClaimLeavesWhatIsGone(t *testing.T) {
 		select 'd', i, 'PENDING', '', 'k' from generate_series(1, 3) i`)
 	exec(t, conn, "delete from outbox_event where seq = 1")
 	claimed, err := store.Claim(t.Context(), lease, relay.Claim{Lane: &relay.LaneID{Key: "k"}, Limit: 10, MaxBytes: 1000})
-	if err != nil || len(claimed.Deliveries) != 2 || claimed.More || claimed.Blocked {
-		t.Errorf("got %+v, %v, want the two that are there", claimed, err)
+	if err != nil || len(claimed.Deliveries) != 3 || claimed.More || claimed.Blocked {
+		t.Fatalf("got %+v, %v, want the two that are there, and the one that is not", claimed, err)
 	}
+	check(t, "the one that is not there", claimed.Deliveries[2].Status, relay.StatusDiscarded)
+	check(t, "its status", value[string](t, conn, "select status || ' ' || last_error_code from outbox_delivery where seq = 1"),
+		"QUARANTINED EVENT_MISSING")
 }

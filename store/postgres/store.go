@@ -175,6 +175,7 @@ type statements struct {
 	repeated, copy                       string
 	lock, takeOver, open                 string
 	claimDue, claimLane, claimParked     string
+	missing                              string
 }
 
 // settleStatements move the cursor, and write published rows or rows of any kind.
@@ -220,5 +221,6 @@ func newStatements(schemaName string) statements {
 		claimDue:      fill(claimLease, candidatesDue, eligibleChained, claimTake),
 		claimLane:     fill(claimLease, candidatesLane, eligiblePrefix, claimTake),
 		claimParked:   fill(claimLease, candidatesParked, eligibleChained, claimTake),
+		missing:       fill(missingSQL),
 	}
 }

@@ -70,13 +70,10 @@ select exists (select 1 from outbox_delivery d indexed by outbox_delivery_due
                                      and o.status not in ('PUBLISHED', 'DISCARDED')))`
 )
 
-// CodeEventMissing is the error code of a delivery whose event was deleted before it was settled.
-const CodeEventMissing = "EVENT_MISSING"
-
 // Claim implements relay.Ledger.
 func (s *Store) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (claimed relay.Claimed, err error) {
 	err = s.write(ctx, "claim deliveries of "+l.Destination, func(tx *transaction) error {
-		if err := tx.fence(l); err != nil {
+		if _, err := tx.fence(l); err != nil {
 			return err
 		}
 		cl := claimer{claim: c, row: newEventRow(), nextOpen: map[relay.LaneID]int64{}}
@@ -232,7 +229,7 @@ func (c *claimer) lock(tx *transaction, l relay.LeaseID) error {
 	if err := tx.change(passSQL, l, pass); err != nil {
 		return err
 	}
-	return tx.change(missingSQL, l, c.missing, CodeEventMissing, "somebody deleted the event from outbox_event")
+	return tx.change(missingSQL, l, c.missing, relay.CodeEventMissing, "somebody deleted the event from outbox_event")
 }
 
 // change runs an update whose first parameters are the destination and a list of numbers.

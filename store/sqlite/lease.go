@@ -29,7 +29,7 @@ select position, gaps, in_flight_to, acquired_position, crash_count, lease_owner
 	takeLeaseSQL = `
 update outbox_cursor
    set lease_owner = ?2, lease_epoch = ?3, lease_expires_at = ?4, acquired_position = position, crash_count = ?5, topics = ?6,
-       asleep = 0, updated_at = ?7
+       asleep = 0, settle_number = 0, updated_at = ?7
  where destination = ?1 and shard = 0`
 
 	renewSQL = `

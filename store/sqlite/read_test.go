@@ -204,7 +204,7 @@ func TestClaimWithoutEvent(t *testing.T) {
 	if n := number(t, d.db, `
 select count(*) from outbox_delivery
  where seq in (1, 3) and status = 'QUARANTINED' and last_error_code = ?1 and partition_key is null and next_attempt_at is null`,
-		sqlite.CodeEventMissing); n != 2 {
+		relay.CodeEventMissing); n != 2 {
 		t.Errorf("%d rows say that their event is missing, want 2", n)
 	}
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -57,8 +58,10 @@ select min(next_attempt_at) from outbox_delivery indexed by outbox_delivery_due
 // Recover implements relay.Ledger.
 func (s *Store) Recover(ctx context.Context, l relay.LeaseID, limit int) (found relay.Recovered, err error) {
 	err = s.write(ctx, "recover "+l.Destination, func(tx *transaction) error {
-		if err := tx.fence(l); err != nil {
+		if last, err := tx.fence(l); err != nil {
 			return err
+		} else if last > 0 {
+			return fmt.Errorf("it comes after settle %d, so it was given up: nothing was changed", last)
 		}
 		found = relay.Recovered{}
 		publishing, err := tx.numbers(publishingSQL, l.Destination)

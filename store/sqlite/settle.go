@@ -17,6 +17,7 @@ update outbox_cursor
        paused_at = case when ?11 is null then paused_at else ?13 end,
        paused_by = case when ?11 is null then paused_by else ?12 end,
        paused_reason = coalesce(?11, paused_reason),
+       settle_number = max(settle_number, ?14),
        updated_at = ?13
  where destination = ?1 and shard = 0 and lease_owner = ?2 and lease_epoch = ?3`
 
@@ -52,7 +53,14 @@ const anyBound = 1
 
 // Settle implements relay.Ledger.
 func (s *Store) Settle(ctx context.Context, l relay.LeaseID, settlement relay.Settlement) (relay.Settled, error) {
+	settled := relay.Settled{Bound: anyBound}
 	err := s.write(ctx, "settle "+l.Destination, func(tx *transaction) error {
+		if last, err := tx.fence(l); err != nil {
+			return err
+		} else if n := settlement.Number; n != 0 && n <= last {
+			settled = relay.Settled{}
+			return tx.settledBefore(l, n, last)
+		}
 		if err := tx.settleCursor(l, settlement); err != nil {
 			return err
 		}
@@ -64,17 +72,24 @@ func (s *Store) Settle(ctx context.Context, l relay.LeaseID, settlement relay.Se
 	if err != nil {
 		return relay.Settled{}, err
 	}
-	return relay.Settled{Bound: anyBound}, nil
+	return settled, nil
 }
 
-// settleCursor comes first in the transaction: it is the fence.
+// settledBefore answers a settle whose number is not above the last one.
+func (t *transaction) settledBefore(l relay.LeaseID, number, last int64) error {
+	if number < last {
+		return fmt.Errorf("number %d comes after %d, so it was given up: nothing was written", number, last)
+	}
+	return t.fenced(renewSQL, l, t.in(l.TTL))
+}
+
 func (t *transaction) settleCursor(l relay.LeaseID, s relay.Settlement) error {
 	var pauseReason, pauseBy any
 	if s.Pause != (relay.Pause{}) {
 		pauseReason, pauseBy = s.Pause.Reason, s.Pause.By
 	}
 	return t.fenced(settleCursorSQL, l, t.in(l.TTL), s.Position, encodeRanges(s.Gaps), s.InFlightTo, s.CrashCount, s.Asleep,
-		nullable(s.Trouble), pauseReason, pauseBy, t.now)
+		nullable(s.Trouble), pauseReason, pauseBy, t.now, s.Number)
 }
 
 // publish appends first-attempt successes.

@@ -11,8 +11,8 @@ import (
 )
 
 const fenceSQL = `
-select exists (select 1 from outbox_cursor
-                where destination = ?1 and shard = 0 and lease_owner = ?2 and lease_epoch = ?3)`
+select settle_number from outbox_cursor
+ where destination = ?1 and shard = 0 and lease_owner = ?2 and lease_epoch = ?3`
 
 // transaction is one BEGIN IMMEDIATE transaction: it holds the write lock.
 type transaction struct {
@@ -92,16 +92,14 @@ func (t *transaction) each(query string, args []any, f func(*sql.Rows) error) er
 	return rows.Err()
 }
 
-// fence returns ErrLeaseLost when the lease is another's. The write lock is held, so nobody can take it before the commit.
-func (t *transaction) fence(l relay.LeaseID) error {
-	var mine bool
-	if err := t.queryRow(fenceSQL, l.Destination, l.Owner, l.Epoch).Scan(&mine); err != nil {
-		return err
+// fence returns ErrLeaseLost when the lease is another's, else the number of its last settle. The write lock is held, so nobody
+// can take it before the commit.
+func (t *transaction) fence(l relay.LeaseID) (settleNumber int64, err error) {
+	err = t.queryRow(fenceSQL, l.Destination, l.Owner, l.Epoch).Scan(&settleNumber)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, relay.ErrLeaseLost
 	}
-	if !mine {
-		return relay.ErrLeaseLost
-	}
-	return nil
+	return settleNumber, err
 }
 
 // in returns the time that comes after d, in microseconds.
