@@ -33,6 +33,7 @@ var rules = []rule{
 	{"contract", []string{"relay", "outbox"}, false},
 	{"store", []string{"relay", "outbox"}, false},
 	{"destination", []string{"relay", "outbox", "envelope"}, false},
+	{"consumer", []string{"outbox"}, false},
 	{"ops", []string{"relay", "outbox", "envelope", "contract"}, false},
 	{"dashboard", []string{"ops", "relay", "outbox"}, false},
 	// Within cmd: config knows the destinations' settings, wire alone knows everything.
@@ -46,8 +47,8 @@ var rules = []rule{
 	{"cmd", []string{"internal/cli"}, false},
 	// Beside the arrow: nothing imports these but tests, benchmarks and examples.
 	{"internal", nil, false},
-	{"bench", []string{"internal/pgtest", "internal/wire", "dashboard", "ops", "destination", "store", "envelope", "contract",
-		"relay", "outbox"}, false},
+	{"bench", []string{"internal/pgtest", "internal/kafkatest", "internal/wire", "dashboard", "ops", "destination", "store", "envelope",
+		"contract", "relay", "outbox"}, false},
 	{"examples", []string{"internal/pgtest", "dashboard", "ops", "destination", "store", "envelope", "contract", "relay",
 		"outbox"}, false},
 }
@@ -85,6 +86,8 @@ func TestBreachesAreFound(t *testing.T) {
 		{"store/postgres", module + "destination/http", true},
 		{"destination/http", module + "destination/kafka", true},
 		{"destination/kafka", module + "store/postgres", true},
+		{"consumer/kafka", module + "outbox/inbox", false},
+		{"consumer/kafka", module + "relay", true},
 		{"ops", module + "store/postgres", true},
 		{"dashboard", module + "ops", false},
 		{"internal/wire", module + "store/postgres", false},
