@@ -64,15 +64,7 @@ func (s *session) load(ctx context.Context, log *eventLog, n, producers int, int
 	if err != nil {
 		return nil, err
 	}
-	l := &load{
-		null:         null{batch: 1000},
-		pool:         log.pool,
-		outbox:       box,
-		interval:     interval,
-		events:       make([]timing, n),
-		acknowledged: make([]atomic.Int64, n),
-		arrived:      newQuota(n),
-	}
+	l := newLoad(log.pool, box, n, interval)
 	r, err := newRelay(store, relay.DestinationConfig{Destination: l}, nil)
 	if err != nil {
 		return nil, err
@@ -81,10 +73,27 @@ func (s *session) load(ctx context.Context, log *eventLog, n, producers int, int
 	if err != nil {
 		return nil, err
 	}
+	return l.timings(), nil
+}
+
+func newLoad(pool *pgxpool.Pool, box *outbox.Outbox, n int, interval time.Duration) *load {
+	return &load{
+		null:         null{batch: 1000},
+		pool:         pool,
+		outbox:       box,
+		interval:     interval,
+		events:       make([]timing, n),
+		acknowledged: make([]atomic.Int64, n),
+		arrived:      newQuota(n),
+	}
+}
+
+// timings returns what was noted, when the load is over.
+func (l *load) timings() []timing {
 	for i := range l.events {
 		l.events[i].acknowledged = time.Duration(l.acknowledged[i].Load())
 	}
-	return l.events, nil
+	return l.events
 }
 
 func (l *load) run(ctx context.Context, r *relay.Relay, producers int) error {

@@ -24,7 +24,7 @@ type Config struct {
 	// Envelope makes the record of an event. Default: the payload as it is.
 	Envelope envelope.Envelope
 
-	// MaxBatch is how many events one call of Deliver takes. Default 2,000.
+	// MaxBatch is how many events one call of Deliver takes. Default 4,000.
 	MaxBatch int
 	// BatchSize is the size that a record batch of one partition may have, in bytes before compression. A record that is bigger
 	// goes alone. Default 1,000,000. Producers often have 32 KiB (batch.size of the Java client is 16 KiB).
@@ -79,7 +79,7 @@ const (
 	maxLinger          = 5 * time.Second
 	defaultBatchSize   = 1_000_000
 	defaultRecordSize  = 1 << 20
-	defaultMaxBatch    = 2000
+	defaultMaxBatch    = 4000
 	defaultRequestTime = 30 * time.Second
 )
 
