@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pillarbox-dev/pillarbox/destination/kafka"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
@@ -99,11 +100,17 @@ func isLoopback(host string) bool {
 
 func (d *decoder) checkDestination(c *Config, name string) {
 	path, destination := "destinations."+name, c.Destinations[name]
-	if destination.HTTP == nil && !d.failed(path) {
-		d.wrong(path, path+" says nothing about where it goes", "add http: {url: …}")
+	switch {
+	case destination.HTTP == nil && destination.Kafka == nil && !d.failed(path):
+		d.wrong(path, path+" says nothing about where it goes", "add http: {url: …} or kafka: {brokers: […]}")
+	case destination.HTTP != nil && destination.Kafka != nil:
+		d.wrong(path, path+" goes to http and to kafka", "make two destinations of it: each has a cursor of its own")
 	}
 	if destination.HTTP != nil {
 		d.checkHTTP(path+".http", destination.HTTP)
+	}
+	if destination.Kafka != nil {
+		d.checkKafka(path+".kafka", destination.Kafka)
 	}
 	retry := destination.Retry
 	if len(retry.Delays) > 0 && (retry.Base != 0 || retry.Factor != 0 || retry.Max != 0) {
@@ -127,6 +134,14 @@ func (d *decoder) checkRelay(c *Config, name string) {
 	config := relay.Config{Store: notOpened{}, Owner: "check", Lease: c.RelayConfig().Lease, Drain: c.RelayConfig().Drain}
 	destination := c.Destinations[name].relay(name)
 	destination.Destination = notOpenedEither{}
+	if k := c.Destinations[name].Kafka; k != nil {
+		made, err := kafka.New(k.Config())
+		if err != nil {
+			return // told already
+		}
+		defer made.Close()
+		destination.Destination = made // its batch counts
+	}
 	config.Destinations = []relay.DestinationConfig{destination}
 	_, err := relay.New(config)
 	if err == nil {
@@ -170,6 +185,6 @@ func (d *decoder) failedBelow(path string) bool {
 func (d *decoder) failed(path string) bool {
 	return slices.ContainsFunc(d.problems, func(p Problem) bool {
 		rest, below := strings.CutPrefix(p.path, path)
-		return below && (rest == "" || rest[0] == '.' || rest[0] == '[') && !strings.HasPrefix(rest, ".http")
+		return below && (rest == "" || rest[0] == '.' || rest[0] == '[') && !strings.HasPrefix(rest, ".http") && !strings.HasPrefix(rest, ".kafka")
 	})
 }

@@ -85,6 +85,7 @@ type Destination struct {
 	Breaker          Breaker  `yaml:"breaker,omitempty"`
 	Guard            Guard    `yaml:"guard,omitempty"`
 	HTTP             *HTTP    `yaml:"http,omitempty"`
+	Kafka            *Kafka   `yaml:"kafka,omitempty"`
 }
 
 // Retry says when a failed delivery is tried again. See relay.RetryPolicy.

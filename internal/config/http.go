@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillarbox-dev/pillarbox/destination/http"
+	"github.com/pillarbox-dev/pillarbox/envelope"
 )
 
 // HTTP is a target over HTTP. See http.Config.
@@ -24,6 +25,8 @@ type HTTP struct {
 	EndpointHeader   string              `yaml:"endpoint_header,omitempty"`
 	CredentialFolder string              `yaml:"credential_folder,omitempty"`
 	MaxInFlight      int                 `yaml:"max_in_flight,omitempty"`
+
+	Envelope *Envelope `yaml:"envelope,omitempty"`
 
 	Method            string            `yaml:"method,omitempty" oneof:"POST,PUT"`
 	IdempotencyHeader string            `yaml:"idempotency_header,omitempty"`
@@ -126,7 +129,8 @@ func (h *HTTP) Config() http.Config {
 		AllowPrivate:   h.AllowPrivate,
 		AllowAddresses: h.AllowAddresses,
 	}
-	c.Overrides, _ = http.ParseOverrides(h.answers()) // checked when it was loaded
+	c.Envelope, _ = envelope.New(h.Envelope.config(envelope.HTTP)) // checked when it was loaded
+	c.Overrides, _ = http.ParseOverrides(h.answers())              // checked when it was loaded
 	if len(h.Endpoints) > 0 {
 		static := http.StaticEndpoints{}
 		for name, e := range h.Endpoints {
@@ -191,6 +195,7 @@ func (h *HTTP) Codes() (codes []string) {
 
 func (d *decoder) checkHTTP(path string, h *HTTP) {
 	d.checkTargets(path, h)
+	d.checkEnvelope(join(path, "envelope"), h.Envelope, envelope.HTTP)
 	d.oneCredential(path+".signature", "secret", h.Signature.SecretFile != "" || len(h.Signature.SecretFiles) > 0, h.Signature.Secret)
 	d.oneCredential(path, "token", h.TokenFile != "", h.Token)
 	for name, e := range h.Endpoints {

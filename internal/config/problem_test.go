@@ -183,7 +183,7 @@ func TestProblems(t *testing.T) {
 		"no destination": {db + "destinations: {}\n", []string{
 			`f.yaml:2:1: there is no destination: nothing would ever be delivered: name at least one`}},
 		"nowhere to go": {db + "destinations: {a: {timeout: 5s}}\n", []string{
-			`f.yaml:2:16: destinations.a says nothing about where it goes: add http: {url: …}`}},
+			`f.yaml:2:16: destinations.a says nothing about where it goes: add http: {url: …} or kafka: {brokers: […]}`}},
 		"a bad name": {db + "destinations: {a b: {http: {url: https://a.example}}}\n", []string{
 			`f.yaml:2:16: destinations.a b: name must have 1 to 100 characters of a-z, A-Z, 0-9, '-', '_' and '.'`}},
 		"a lease shorter than the timeout": {db + `relay:
