@@ -49,7 +49,7 @@ func node(t *testing.T, script string) *exec.Cmd {
 			t.Fatalf("npm ci in examples/receivers/node: %v\n%s", err, out)
 		}
 	}
-	cmd := exec.Command(path, script)
+	cmd := exec.CommandContext(t.Context(), path, script)
 	cmd.Dir = "node"
 	return cmd
 }

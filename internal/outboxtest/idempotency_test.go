@@ -254,7 +254,7 @@ func serve[T any](t *testing.T, s *service, begin outbox.Begin[T], exec func(con
 }
 
 func (s *service) send(key, body string) *httptest.ResponseRecorder {
-	req := httptest.NewRequest("POST", "/cases?x=1", strings.NewReader(body))
+	req := httptest.NewRequestWithContext(context.Background(), "POST", "/cases?x=1", strings.NewReader(body))
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
@@ -335,12 +335,12 @@ func TestCommandAnswers(t *testing.T) {
 		want("no key", s.send("", "1"), 400, idempotency.BadKey)
 		want("malformed key", s.send("a b", "1"), 400, idempotency.BadKey)
 		want("too large", s.send("k", strings.Repeat("1", 101)), 413, idempotency.BadBody)
-		two := httptest.NewRequest("POST", "/cases", strings.NewReader("1"))
+		two := httptest.NewRequestWithContext(context.Background(), "POST", "/cases", strings.NewReader("1"))
 		two.Header["Idempotency-Key"] = []string{"a", "a"}
 		w := httptest.NewRecorder()
 		s.handler.ServeHTTP(w, two)
 		want("two keys", w, 400, idempotency.BadKey)
-		broken := httptest.NewRequest("POST", "/cases", io.MultiReader(strings.NewReader("1"), brokenReader{}))
+		broken := httptest.NewRequestWithContext(context.Background(), "POST", "/cases", io.MultiReader(strings.NewReader("1"), brokenReader{}))
 		broken.Header.Set("Idempotency-Key", "k")
 		w = httptest.NewRecorder()
 		s.handler.ServeHTTP(w, broken)
@@ -363,7 +363,7 @@ func TestCommandAnswers(t *testing.T) {
 		s.fail = func() (idempotency.Response, error) { panic(http.ErrAbortHandler) }
 		func() {
 			defer func() {
-				if recover() != http.ErrAbortHandler {
+				if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
 					t.Error("the panic did not go on")
 				}
 			}()

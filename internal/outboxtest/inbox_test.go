@@ -215,8 +215,11 @@ func TestInboxDeadlock(t *testing.T) {
 		go cross(one, "y")
 		go cross(two, "x")
 		got := []error{<-answers, <-answers}
+		if got[0] == nil {
+			slices.Reverse(got)
+		}
 		if !errors.Is(got[0], inbox.ErrInFlight) || got[1] != nil {
-			t.Errorf("got %v; want one that is told, and then one that is the first", got)
+			t.Errorf("got %v; want one that is told, and one that goes on", got)
 		}
 	})
 }
@@ -415,7 +418,7 @@ func TestInboxHints(t *testing.T) {
 		}
 	})
 	_, err := inbox.New(outbox.Postgres, inbox.Options{Schema: "pg_x", Wait: time.Hour})
-	if err == nil || !strings.Contains(err.Error(), "pg_x") || !strings.Contains(err.Error(), "Wait is 1h") {
+	if err == nil || !strings.Contains(err.Error(), "pg_x") || !strings.Contains(err.Error(), "option Wait is 1h") {
 		t.Errorf("bad options: got %v, want both problems", err)
 	}
 }

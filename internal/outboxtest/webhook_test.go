@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 	"github.com/pillarbox-dev/pillarbox/outbox"
+	"github.com/pillarbox-dev/pillarbox/outbox/inbox"
 	"github.com/pillarbox-dev/pillarbox/outbox/webhook"
 )
 
@@ -24,6 +27,7 @@ import (
 type receiver struct {
 	backend
 	handler http.Handler
+	guarded bool                           // by version: the id is aggregate/version
 	during  func(d webhook.Delivery) error // in the transaction, after the change
 }
 
@@ -53,12 +57,23 @@ func receivers(t *testing.T, test func(t *testing.T, r *receiver)) {
 
 func receive[T any](t *testing.T, r *receiver, begin outbox.Begin[T], exec func(context.Context, T, string) error) {
 	t.Helper()
+	in := newInbox(t, r.backend, 100*time.Millisecond)
 	h, err := webhook.NewHandler(webhook.Config[T]{
 		Consumer: "c",
-		Inbox:    newInbox(t, r.backend, 100*time.Millisecond),
+		Inbox:    in,
 		Begin:    begin,
 		Secrets:  func(context.Context) ([][]byte, error) { return [][]byte{[]byte("s3cret")}, nil },
 		Handle: func(ctx context.Context, tx T, d webhook.Delivery) error {
+			if r.guarded {
+				aggregate, text, _ := strings.Cut(d.ID, "/")
+				version, err := strconv.ParseInt(text, 10, 64)
+				if err != nil {
+					return webhook.Malformed(err)
+				}
+				if verdict, err := in.Guard(ctx, asTx(tx), "c", "a", aggregate, version); err != nil || verdict != inbox.Apply {
+					return errors.Join(err, fmt.Errorf("%v", verdict))
+				}
+			}
 			if err := exec(ctx, tx, "insert into handled (id) values ('"+d.ID+"')"); err != nil {
 				return err
 			}
@@ -74,7 +89,7 @@ func receive[T any](t *testing.T, r *receiver, begin outbox.Begin[T], exec func(
 }
 
 func (r *receiver) send(id, body string) *httptest.ResponseRecorder {
-	req := httptest.NewRequest("POST", "/events", strings.NewReader(body))
+	req := httptest.NewRequestWithContext(context.Background(), "POST", "/events", strings.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", id)
 	req.Header.Set("Pillarbox-Signature", webhook.SignHex([]byte("s3cret"), []byte(body)))
@@ -129,7 +144,7 @@ func TestWebhookTransaction(t *testing.T) {
 		r.during = func(webhook.Delivery) error { panic(http.ErrAbortHandler) }
 		func() {
 			defer func() {
-				if recover() != http.ErrAbortHandler {
+				if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
 					t.Error("the panic did not go on")
 				}
 			}()
@@ -164,16 +179,21 @@ func TestWebhookTwin(t *testing.T) {
 	})
 }
 
-// TestWebhookHandlesOnce sends many events, each several times and from several sides, to a handler that fails now and then.
-func TestWebhookHandlesOnce(t *testing.T) {
+var deliveries = flag.Int("deliveries", 600, "how many deliveries TestDeliveriesCountOnce sends at least")
+
+// TestDeliveriesCountOnce sends events out of order and one in ten twice, from many sides, to a handler that fails now and then;
+// what was not taken is sent again later. Each event is handled once, and the versions of an aggregate never go back.
+func TestDeliveriesCountOnce(t *testing.T) {
 	receivers(t, func(t *testing.T, r *receiver) {
-		const events, senders = 100, 6
+		const aggregates, senders = 20, 8
+		versions := *deliveries*10/11/aggregates + 1
 		var mu sync.Mutex
 		chance := rand.New(rand.NewPCG(1, 2))
+		r.guarded = true
 		r.during = func(webhook.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
-			switch chance.IntN(8) {
+			switch chance.IntN(50) {
 			case 0:
 				return errHandler
 			case 1:
@@ -181,35 +201,71 @@ func TestWebhookHandlesOnce(t *testing.T) {
 			}
 			return nil
 		}
+		open := hostileOrder(aggregates, versions)
+		sent := 0
+		next := func() (string, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(open) == 0 {
+				return "", false
+			}
+			id := open[0]
+			open = open[1:]
+			sent++
+			return id, true
+		}
 		var wg sync.WaitGroup
-		for sender := range uint64(senders) {
+		for range senders {
 			wg.Go(func() {
-				for _, n := range rand.New(rand.NewPCG(3, sender)).Perm(events) {
-					id := fmt.Sprintf("%03d", n)
-					for tries := 0; ; tries++ {
-						w := r.send(id, `{"n":`+id+`}`)
-						if w.Code == 200 {
-							break
-						}
-						if !slices.Contains([]int{409, 500, 503}, w.Code) || tries > 1000 {
-							t.Errorf("%s: got %d %q at try %d", id, w.Code, w.Body, tries)
-							return
-						}
-						time.Sleep(time.Duration(tries) * time.Millisecond)
+				for id, more := next(); more && !t.Failed(); id, more = next() {
+					w := r.send(id, `{"id":"`+id+`"}`)
+					if w.Code == 200 {
+						continue
 					}
+					if !slices.Contains([]int{409, 500, 503}, w.Code) {
+						t.Errorf("%s: got %d %q", id, w.Code, w.Body)
+					}
+					mu.Lock()
+					open = append(open, id)
+					mu.Unlock()
 				}
 			})
 		}
 		wg.Wait()
-		got := list(t, r.db, "select id from handled order by id")
-		var want []string
-		for n := range events {
-			want = append(want, fmt.Sprintf("%03d", n))
+		t.Logf("%d deliveries of %d events", sent, aggregates*versions)
+		last := map[string]int{}
+		handled := list(t, r.db, "select id from handled order by n")
+		for _, id := range handled {
+			aggregate, version, _ := strings.Cut(id, "/")
+			last[aggregate]++
+			if version != fmt.Sprint(last[aggregate]) {
+				t.Fatalf("%s was handled as the aggregate's version %d", id, last[aggregate])
+			}
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("handled %q", got)
+		if len(handled) != aggregates*versions {
+			t.Errorf("%d were handled, want %d", len(handled), aggregates*versions)
 		}
 	})
+}
+
+// hostileOrder is all events, each near its place, and one in ten again somewhere behind it.
+func hostileOrder(aggregates, versions int) []string {
+	chance := rand.New(rand.NewPCG(3, 4))
+	var all []string
+	for version := range versions {
+		for aggregate := range aggregates {
+			all = append(all, fmt.Sprintf("%d/%d", aggregate, version+1))
+		}
+	}
+	for i := range all {
+		k := min(i+chance.IntN(3*aggregates), len(all)-1)
+		all[i], all[k] = all[k], all[i]
+		if chance.IntN(10) == 0 {
+			k := min(i+1+chance.IntN(10*aggregates), len(all))
+			all = slices.Insert(all, k, all[i])
+		}
+	}
+	return all
 }
 
 // TestWebhookWithoutDatabase: the sender is to try again later.

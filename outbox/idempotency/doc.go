@@ -4,13 +4,14 @@
 //	command → idempotency → [ change · event · response ] → log → lanes → destination
 //	                          one transaction
 //
-// A key is the client's, one for each command that it means. It is compared together with the operation, which says what is asked for
-// and by whom, and with a fingerprint of the request: the same key with another request is an error of the client.
+// A key is the client's, one for each command that it means. It is compared together with the operation, which says what is
+// asked for and by whom, and with a fingerprint of the request: the same key with another request is an error of the client.
 //
-//	r, replayed, err := keeper.Do(ctx, tx, key, "POST /cases of tenant 7", body, func(ctx context.Context) (idempotency.Response, error) {
+//	create := func(ctx context.Context) (idempotency.Response, error) {
 //		... // the change and Enqueue, in tx
 //		return idempotency.Response{Status: 201, Body: answer}, nil
-//	})
+//	}
+//	r, replayed, err := keeper.Do(ctx, tx, key, "POST /cases of tenant 7", body, create)
 //	if err != nil {
 //		return err // and roll back
 //	}

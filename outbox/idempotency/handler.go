@@ -20,12 +20,12 @@ type Config[T any] struct {
 	Keeper *Keeper
 	// Begin begins the transaction of a command: outbox.BeginSQL(db, nil), outbox.BeginPgx(pool). READ COMMITTED is best.
 	Begin outbox.Begin[T]
-	// Operation says what is asked for and by whom, the authenticated caller: see Who asks in the package's documentation. With an
-	// error the answer is 401: nobody is known.
+	// Operation says what is asked for and by whom, the authenticated caller: see Who asks in the package's documentation. With
+	// an error the answer is 401: nobody is known.
 	Operation func(req *http.Request) (string, error)
-	// Handle makes the change and enqueues its event, in tx, and neither commits nor rolls back. What it returns is stored and sent
-	// after the commit. With an error (answered with 500), a panic, or a status of 500 or more, everything is rolled back and nothing
-	// is stored. The request's body was read: it is in body.
+	// Handle makes the change and enqueues its event, in tx, and neither commits nor rolls back. What it returns is stored and
+	// sent after the commit. With an error (answered with 500), a panic, or a status of 500 or more, everything is rolled back
+	// and nothing is stored. The request's body was read: it is in body.
 	Handle func(ctx context.Context, tx T, req *http.Request, body []byte) (Response, error)
 
 	// Header carries the key. Default: Idempotency-Key.
@@ -60,8 +60,8 @@ const (
 // HeaderReplayed is set, to true, on a response that was stored.
 const HeaderReplayed = "Idempotency-Replayed"
 
-// NewHandler returns a handler that runs each command once, or an error that names every problem of the configuration. Besides what
-// Handle answers, and the same again:
+// NewHandler returns a handler that runs each command once, or an error that names every problem of the configuration.
+// Besides what Handle answers, and the same again:
 //
 //	400                 the key is missing, twice or malformed; the body does not arrive whole
 //	401                 Operation returned an error
@@ -128,8 +128,8 @@ func (h *handler[T]) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		if a.Status >= 500 {
 			level = slog.LevelError
 		}
-		h.Log.LogAttrs(req.Context(), level, "command not handled", slog.Int("status", a.Status), slog.String("reason", string(a.reason)),
-			slog.String("method", req.Method), slog.String("path", req.URL.Path), slog.String("error", a.err.Error()))
+		h.Log.LogAttrs(req.Context(), level, "command not handled",
+			slog.Int("status", a.Status), slog.String("reason", string(a.reason)), slog.String("method", req.Method), slog.String("path", req.URL.Path), slog.String("error", a.err.Error()))
 	}
 	for name, values := range a.Header {
 		w.Header()[http.CanonicalHeaderKey(name)] = values
@@ -196,7 +196,9 @@ func (h *handler[T]) transact(req *http.Request, key, operation string, body []b
 	return a
 }
 
-func (h *handler[T]) handle(ctx context.Context, own T, tx outbox.Tx, req *http.Request, key, operation string, body []byte) answer {
+func (h *handler[T]) handle(
+	ctx context.Context, own T, tx outbox.Tx, req *http.Request, key, operation string, body []byte,
+) answer {
 	fingerprint := fmt.Appendf(nil, "%s %s\n%s", req.Method, req.URL.RequestURI(), body)
 	var failed *answer // what is answered and not stored
 	r, replayed, err := h.Keeper.Do(ctx, tx, key, operation, fingerprint, func(ctx context.Context) (Response, error) {

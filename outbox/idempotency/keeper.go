@@ -78,10 +78,10 @@ func New(d outbox.Dialect, opts Options) (*Keeper, error) {
 	}
 	problems := []error{schema.CheckName(d, opts.Schema), txn.CheckWait(opts.Wait)}
 	if opts.Keep < time.Second || opts.Keep > 10*366*24*time.Hour {
-		problems = append(problems, fmt.Errorf("Keep is %v: choose from 1s to 10 years", opts.Keep))
+		problems = append(problems, fmt.Errorf("option Keep is %v: choose from 1s to 10 years", opts.Keep))
 	}
 	if opts.MaxBodyBytes < 0 || opts.MaxBodyBytes > maxBody {
-		problems = append(problems, fmt.Errorf("MaxBodyBytes is %d: choose a number from 1 to %d, or 0 for the default",
+		problems = append(problems, fmt.Errorf("option MaxBodyBytes is %d: choose a number from 1 to %d, or 0 for the default",
 			opts.MaxBodyBytes, maxBody))
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -100,7 +100,8 @@ const maxBody = 256 << 20
 // is, the request's body for example. Its SHA-256 is stored.
 //
 // An error of fn is returned as it is, and nothing is stored if the caller then rolls back, as it must: the next one with the key
-// is the first again. So it is after a panic. Other errors: ErrKey, ErrInFlight, ErrDifferentRequest, ErrResponse, and those of the database.
+// is the first again. So it is after a panic. Other errors: ErrKey, ErrInFlight, ErrDifferentRequest, ErrResponse, and those of
+// the database.
 func (k *Keeper) Do(
 	ctx context.Context, tx outbox.Tx, key, operation string, fingerprint []byte, fn func(ctx context.Context) (Response, error),
 ) (r Response, replayed bool, err error) {

@@ -28,7 +28,8 @@ on conflict (operation, key) do update
 returning 'FIRST', null, null, null`
 	sqliteStored = `select case when fingerprint = ?3 then 'REPLAY' else 'DIFFERENT' end, status, headers, body
   from outbox_idempotency where operation = ?1 and key = ?2`
-	sqliteStore = `update outbox_idempotency set status = ?3, headers = ?4, body = ?5 where operation = ?1 and key = ?2 returning key`
+	sqliteStore = `update outbox_idempotency set status = ?3, headers = ?4, body = ?5
+ where operation = ?1 and key = ?2 returning key`
 	sqlitePrune = `delete from outbox_idempotency where rowid in (
   select rowid from outbox_idempotency where expires_at < ` + sqliteNow + ` order by expires_at limit ?1) returning ''`
 )

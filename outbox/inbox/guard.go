@@ -26,8 +26,8 @@ const (
 	//   - When the missing one will not come (it was discarded, or the consumer is new and the log does not reach back): fetch the
 	//     aggregate's state from its service, apply that, and Jump to the version that it has.
 	//
-	// A gap is no sign of a loss where the consumer does not get every version: because it asked for some topics only, or because
-	// not every change has an event. There, use Jump alone.
+	// A gap is no sign of a loss where the consumer does not get every version: because it asked for some topics only, or
+	// because not every change has an event. There, use Jump alone.
 	Gap
 )
 
@@ -48,12 +48,16 @@ func (v Verdict) String() string {
 // one. Versions count from 1, one for each event: where one change has several events of the same version, give each kind
 // a consumer's name of its own. Call it in the handler's transaction, after First. While it is open, other transactions wait for
 // it with the events of the same aggregate, for Options.Wait at most, and get ErrInFlight.
-func (i *Inbox) Guard(ctx context.Context, tx outbox.Tx, consumer, aggregateType, aggregateID string, version int64) (Verdict, error) {
+func (i *Inbox) Guard(
+	ctx context.Context, tx outbox.Tx, consumer, aggregateType, aggregateID string, version int64,
+) (Verdict, error) {
 	return i.move(ctx, tx, consumer, aggregateType, aggregateID, version, false)
 }
 
 // Jump is Guard without gaps: it records any later version than the last one, and returns Apply or Stale.
-func (i *Inbox) Jump(ctx context.Context, tx outbox.Tx, consumer, aggregateType, aggregateID string, version int64) (Verdict, error) {
+func (i *Inbox) Jump(
+	ctx context.Context, tx outbox.Tx, consumer, aggregateType, aggregateID string, version int64,
+) (Verdict, error) {
 	return i.move(ctx, tx, consumer, aggregateType, aggregateID, version, true)
 }
 

@@ -82,8 +82,8 @@ func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, eventID strin
 // FirstOf is First for a batch, in one round trip in PostgreSQL: it tells for each event, in the same order, whether it is the
 // first time. Of two with the same id in the batch, the first counts.
 //
-// When some of the ids were seen with another body, it returns a *DifferentError, which is ErrDifferentBody and names them, and the
-// answers for the others stand: a consumer may put those away and go on. After ErrInFlight nothing of the batch is recorded.
+// When some of the ids were seen with another body, it returns a *DifferentError, which is ErrDifferentBody and names them, and
+// the answers for the others stand: a consumer may put those away and go on. After ErrInFlight nothing of the batch is recorded.
 // Transactions that record batches beside others handle one batch each: two that record several may wait for each other, and
 // one of them gets ErrInFlight.
 func (i *Inbox) FirstOf(ctx context.Context, tx outbox.Tx, consumer string, events ...Event) ([]bool, error) {
@@ -110,7 +110,8 @@ func (i *Inbox) FirstOf(ctx context.Context, tx outbox.Tx, consumer string, even
 			first[k] = true
 			verdicts[e.ID] = isDuplicate // for the second of the batch
 		case verdict != isDuplicate:
-			return nil, fmt.Errorf("inbox: the database answered %q for event %s: do the migrations fit this program?", verdict, e.ID)
+			return nil, fmt.Errorf("inbox: the database answered %q for event %s: do the migrations fit this program?",
+				verdict, e.ID)
 		}
 	}
 	return first, differentError(events, hashes)
@@ -154,7 +155,7 @@ func (e *DifferentError) Error() string {
 }
 
 // Is makes errors.Is(err, ErrDifferentBody) true.
-func (e *DifferentError) Is(target error) bool { return target == ErrDifferentBody }
+func (e *DifferentError) Is(target error) bool { return target == ErrDifferentBody } //nolint:errorlint // as errors.Is asks for
 
 func differentError(events []Event, hashes map[string]string) error {
 	var ids []string

@@ -12,8 +12,8 @@ import (
 // Prune removes up to limit records, of all consumers, that are older than olderThan by the database's clock, the oldest
 // first, and returns how many. What it removes is not recognised any more: see How long in the package's documentation.
 //
-// It is one small transaction's work, so that it holds nobody up: call it, each time in a transaction of its own, until it returns
-// fewer than limit. Several processes may do so at the same time. 1,000 is a good limit.
+// It is one small transaction's work, so that it holds nobody up: call it, each time in a transaction of its own, until it
+// returns fewer than limit. Several processes may do so at the same time. 1,000 is a good limit.
 func (i *Inbox) Prune(ctx context.Context, tx outbox.Tx, olderThan time.Duration, limit int) (int, error) {
 	if olderThan < time.Second || limit < 1 {
 		return 0, fmt.Errorf("prune the inbox: older than %v, limit %d: choose at least a second, and a limit of at least 1",

@@ -44,8 +44,8 @@ func TryAgain(after time.Duration, err error) error {
 	return &handlerError{err: err, status: http.StatusServiceUnavailable, reason: AskedToRetry, after: after}
 }
 
-// Malformed is what Handle returns when the body will never make sense: everything is rolled back, and the sender gets 400 with the
-// error's text, so that it can be put right there.
+// Malformed is what Handle returns when the body will never make sense: everything is rolled back, and the sender gets 400 with
+// the error's text, so that it can be put right there.
 func Malformed(err error) error {
 	return &handlerError{err: err, status: http.StatusBadRequest, reason: MalformedBody}
 }
@@ -75,8 +75,8 @@ type answer struct {
 	after  time.Duration // Retry-After
 }
 
-// unauthorized: the reason is for the log and the metric, never for the sender.
-func unauthorized(reason Reason) answer {
+// unauthorised: the reason is for the log and the metric, never for the sender.
+func unauthorised(reason Reason) answer {
 	return answer{status: http.StatusUnauthorized, reason: reason, err: errors.New(string(reason))}
 }
 

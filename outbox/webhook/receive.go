@@ -27,8 +27,8 @@ func (r *receiver[T]) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		if a.status >= 500 {
 			level = slog.LevelError
 		}
-		r.Log.LogAttrs(req.Context(), level, "delivery not taken", slog.String("consumer", r.Consumer), slog.String("event_id", id),
-			slog.Int("status", a.status), slog.String("reason", string(a.reason)), slog.String("remote", req.RemoteAddr),
+		r.Log.LogAttrs(req.Context(), level, "delivery not taken",
+			slog.String("consumer", r.Consumer), slog.String("event_id", id), slog.Int("status", a.status), slog.String("reason", string(a.reason)), slog.String("remote", req.RemoteAddr),
 			slog.String("error", a.err.Error()))
 	}
 	a.write(w)
@@ -135,11 +135,11 @@ func (r *receiver[T]) checkToken(req *http.Request) (answer, bool) {
 	}
 	given, ok := single(req.Header, "Authorization")
 	if !ok {
-		return unauthorized(NoToken), false
+		return unauthorised(NoToken), false
 	}
 	scheme, token, _ := strings.Cut(given, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return unauthorized(NoToken), false
+		return unauthorised(NoToken), false
 	}
 	// Hashes are compared, so that the time does not tell the length; all of them, so that it does not tell which one fits.
 	sum, fits := sha256.Sum256([]byte(token)), false
@@ -148,7 +148,7 @@ func (r *receiver[T]) checkToken(req *http.Request) (answer, bool) {
 		fits = hmac.Equal(sum[:], want[:]) || fits
 	}
 	if !fits {
-		return unauthorized(WrongToken), false
+		return unauthorised(WrongToken), false
 	}
 	return answer{}, true
 }
@@ -161,23 +161,23 @@ func (r *receiver[T]) unavailable(reason Reason, err error) answer {
 func (r *receiver[T]) checkShape(req *http.Request) (verify func(secrets [][]byte, body []byte) error, a answer, ok bool) {
 	signature, ok := single(req.Header, r.SignatureHeader)
 	if !ok {
-		return nil, unauthorized(NoSignature), false
+		return nil, unauthorised(NoSignature), false
 	}
 	if r.Scheme == SHA256Hex {
 		given, err := decodeHex(signature)
 		if err != nil {
-			return nil, unauthorized(BadSignature), false
+			return nil, unauthorised(BadSignature), false
 		}
 		return func(secrets [][]byte, body []byte) error { return given.verify(secrets, body) }, answer{}, true
 	}
 	id, hasID := single(req.Header, r.IDHeader)
 	timestamp, hasTime := single(req.Header, r.TimestampHeader)
 	if !hasID || !hasTime {
-		return nil, unauthorized(NoSignature), false
+		return nil, unauthorised(NoSignature), false
 	}
 	given, err := parseStandard(Standard{id, timestamp, signature})
 	if err != nil {
-		return nil, unauthorized(BadSignature), false
+		return nil, unauthorised(BadSignature), false
 	}
 	return func(secrets [][]byte, body []byte) error {
 		return given.verify(secrets, body, r.Now(), r.Tolerance)
@@ -199,9 +199,9 @@ func (r *receiver[T]) checkSignature(
 	case err == nil:
 		return answer{}, true
 	case errors.Is(err, ErrNotInTime):
-		return unauthorized(NotInTime), false
+		return unauthorised(NotInTime), false
 	default:
-		return unauthorized(WrongSignature), false
+		return unauthorised(WrongSignature), false
 	}
 }
 
@@ -246,7 +246,8 @@ func (r *receiver[T]) handle(ctx context.Context, own T, tx outbox.Tx, d Deliver
 }
 
 func (r *receiver[T]) inFlight(err error) answer {
-	return answer{status: http.StatusConflict, reason: InFlight, err: err, after: r.RetryAfter, text: "it is being handled: try again"}
+	return answer{status: http.StatusConflict, reason: InFlight, err: err, after: r.RetryAfter,
+		text: "it is being handled: try again"}
 }
 
 // failed answers for an error of the handler. What it ran into is told to the log; to the sender only what it may put right.

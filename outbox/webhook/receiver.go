@@ -46,15 +46,16 @@ type Config[T any] struct {
 	Inbox    Inbox
 	// Begin begins the transaction of a delivery: outbox.BeginSQL(db, nil), outbox.BeginPgx(pool). READ COMMITTED is best.
 	Begin outbox.Begin[T]
-	// Handle handles an event, in tx, and neither commits nor rolls back. It is called once for each event that is committed. An
-	// error or a panic rolls everything back, the inbox's record included, and the sender tries again: see TryAgain and Malformed.
+	// Handle handles an event, in tx, and neither commits nor rolls back. It is called once for each event that is committed.
+	// An error or a panic rolls everything back, the inbox's record included, and the sender tries again: see TryAgain and
+	// Malformed.
 	// The context ends when the sender hangs up.
 	Handle func(ctx context.Context, tx T, d Delivery) error
 
 	// Scheme is how deliveries are signed. Default: SHA256Hex.
 	Scheme Scheme
-	// Secrets returns the active secrets, decoded, for each request, so that they can be rotated: during a rotation there are two.
-	// Empty ones are passed over. When there are none, or with an error, deliveries are answered with 503.
+	// Secrets returns the active secrets, decoded, for each request, so that they can be rotated: during a rotation there are
+	// two. Empty ones are passed over. When there are none, or with an error, deliveries are answered with 503.
 	Secrets func(ctx context.Context) ([][]byte, error)
 	// Tokens returns the active bearer tokens, likewise. Nil: no Authorization is asked for.
 	Tokens func(ctx context.Context) ([]string, error)
@@ -65,8 +66,8 @@ type Config[T any] struct {
 	// TimestampHeader carries the time of Standard Webhooks. Default: Webhook-Timestamp.
 	TimestampHeader string
 
-	// ContentTypes are the media types that are taken, without parameters. Default: application/json and all that end in +json. A
-	// request without a body needs none.
+	// ContentTypes are the media types that are taken, without parameters. Default: application/json and all that end in +json.
+	// A request without a body needs none.
 	ContentTypes []string
 	// MaxBodyBytes bounds the body. Default: 1 MiB.
 	MaxBodyBytes int64

@@ -92,7 +92,7 @@ func newReceiving(t testing.TB, change func(*Config[*memoryTx])) *receiving {
 		Consumer: "test",
 		Inbox:    &r.memory,
 		Begin: func(ctx context.Context) (*memoryTx, outbox.Tx, error) {
-			own, tx, err := r.memory.Begin(ctx)
+			own, tx, err := r.Begin(ctx)
 			r.last = own
 			return own, tx, err
 		},
@@ -140,7 +140,7 @@ func (d *draft) request() *http.Request {
 	if d.chunked {
 		body = io.MultiReader(body) // of a type that does not tell its length
 	}
-	req := httptest.NewRequest(d.method, "/events", body)
+	req := httptest.NewRequestWithContext(context.Background(), d.method, "/events", body)
 	req.Header["Content-Type"] = []string{d.contentType}
 	req.Header["Authorization"] = []string{"Bearer " + d.token}
 	if d.scheme == SHA256Hex {
@@ -456,8 +456,8 @@ func TestHandlerPanics(t *testing.T) {
 	r.fail = func() error { panic(http.ErrAbortHandler) }
 	func() {
 		defer func() {
-			if got := recover(); got != http.ErrAbortHandler {
-				t.Errorf("recovered %v, want the handler's own panic", got)
+			if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
+				t.Errorf("recovered %v, want the handler's own panic", err)
 			}
 		}()
 		r.send(newDraft(SHA256Hex))
@@ -493,7 +493,7 @@ func FuzzHandler(f *testing.F) {
 			scheme = StandardWebhooks
 		}
 		r := newReceiving(t, func(c *Config[*memoryTx]) { c.Scheme, c.MaxBodyBytes = scheme, 1000 })
-		req := httptest.NewRequest("POST", "/", bytes.NewReader(body))
+		req := httptest.NewRequestWithContext(t.Context(), "POST", "/", bytes.NewReader(body))
 		req.Method = method
 		for name, value := range map[string]string{"Content-Type": contentType, "Content-Encoding": encoding, "Authorization": authorization,
 			"Idempotency-Key": id, HeaderID: id, HeaderTimestamp: timestamp, "Pillarbox-Signature": signature, HeaderSignature: signature} {
@@ -512,7 +512,7 @@ func FuzzHandler(f *testing.F) {
 		if w.Code != 200 && (r.last != nil || len(r.handled) != 0) {
 			t.Fatalf("%d, and a transaction was begun", w.Code)
 		}
-		checkSecrets(t, r, w, httptest.NewRequest("GET", "/", nil))
+		checkSecrets(t, r, w, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
 		if w.Code != 200 {
 			return
 		}

@@ -139,7 +139,8 @@ export function receiver ({
     let answer, committed, broken
     try {
       await client.query('begin')
-      const { rows: [{ verdict }] } = await client.query(first, [consumer, JSON.stringify([[id, sha256(body).toString('hex')]]), waitMs])
+      const events = JSON.stringify([[id, sha256(body).toString('hex')]])
+      const { rows: [{ verdict }] } = await client.query(first, [consumer, events, waitMs])
       if (verdict === 'FIRST') {
         await handle(client, { id, headers: req.headers, body })
         await client.query('commit')

@@ -2,7 +2,8 @@
 //
 //   DATABASE_URL=postgres://… SECRET_FILES=/run/secrets/pillarbox,/run/secrets/pillarbox-old PORT=8080 node server.js
 //
-// TOKEN_FILES asks for a bearer token; SCHEME=standard takes Standard Webhooks; SCHEMA is where `pillarbox migrate` made the tables.
+// TOKEN_FILES asks for a bearer token; SCHEME=standard takes Standard Webhooks; SCHEMA is where `pillarbox migrate` made the
+// tables.
 
 import { readFileSync } from 'node:fs'
 import pg from 'pg'

@@ -143,7 +143,7 @@ func Table(d schema.Dialect, schemaName, name string) string {
 // CheckWait returns what is wrong with an option that bounds the wait for another transaction.
 func CheckWait(wait time.Duration) error {
 	if wait > MaxWait {
-		return fmt.Errorf("Wait is %v: choose at most %v; a connection is held meanwhile", wait, MaxWait)
+		return fmt.Errorf("option Wait is %v: choose at most %v; a connection is held meanwhile", wait, MaxWait)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ const app = receiver({
   scheme: env.SCHEME,
   limit: 1000,
   waitMs: 100,
-  secrets: () => ['', ...env.SECRETS.split(',')].map((text) => env.SCHEME === 'standard' ? standardSecret(text) : Buffer.from(text)),
+  secrets: () => ['', ...env.SECRETS.split(',')]
+    .map((text) => env.SCHEME === 'standard' ? standardSecret(text) : Buffer.from(text)),
   tokens: () => ['', ...env.TOKENS.split(',')],
   bodyId: (body) => JSON.parse(body).id,
   handle: async (client, { id, body }) => {
@@ -22,7 +23,9 @@ const app = receiver({
     if (then === 'retry') throw new TryAgain('later')
     if (then === 'fail') throw new Error('broken')
     // While it works, a row of the table hold is there.
-    while (then === 'wait' && (await pool.query('select from hold')).rowCount > 0) await new Promise((resolve) => setTimeout(resolve, 20))
+    while (then === 'wait' && (await pool.query('select from hold')).rowCount > 0) {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
   }
 })
 const server = app.listen(0, '127.0.0.1', () => console.log(`listening on ${server.address().port}`))

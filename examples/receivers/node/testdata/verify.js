@@ -1,5 +1,5 @@
-// Verifies signatures with the standardwebhooks package. One JSON object a line comes in: secret, headers, body (base64); one line goes
-// out: ok, or the error.
+// Verifies signatures with the standardwebhooks package. One JSON object a line comes in: secret, headers, body (base64); one line
+// goes out: ok, or the error.
 
 import { createInterface } from 'node:readline'
 import { Webhook } from 'standardwebhooks'
