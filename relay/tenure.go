@@ -2,8 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -308,87 +306,6 @@ func (t *tenure) end() {
 	}
 	t.endStore()
 	t.timer.Stop()
-}
-
-// takeOver learns what former owners left in the ledger.
-func (t *tenure) takeOver(ctx context.Context) error {
-	t.observer.Noticed(t.Name, Notice{Kind: NoticeLeaseTaken})
-	t.log.Info("took the lease", "epoch", t.id.Epoch, "position", t.lease.Position, "unclean", t.lease.Unclean)
-	r, err := t.recoverLedger(ctx)
-	if err != nil {
-		t.err = ErrLeaseLost // it runs out by itself; another try follows
-		return t.err
-	}
-	t.above = make(map[int64]struct{}, len(r.Above))
-	for _, seq := range r.Above {
-		t.above[seq] = struct{}{}
-		t.caughtUp = max(t.caughtUp, seq)
-	}
-	t.behind = true
-	for _, id := range r.Lanes {
-		t.board.holdFor(t.board.lane(t.board.endpoint(id.Endpoint), id.Key), 0)
-	}
-	t.blind = r.LanesCut
-	for _, name := range r.Endpoints {
-		t.board.endpoint(name).spilled = true
-	}
-	if r.NextDue >= 0 {
-		t.dueAt = time.Now().Add(r.NextDue)
-	}
-	if t.isolating {
-		t.isolate(r.Publishing)
-	}
-	return nil
-}
-
-// recoverLedger tries until the lease has run out.
-func (t *tenure) recoverLedger(ctx context.Context) (Recovered, error) {
-	for {
-		left := t.ttl*2/3 - time.Since(t.renewed)
-		if left <= 0 || ctx.Err() != nil {
-			return Recovered{}, ErrLeaseLost
-		}
-		once, cancel := context.WithTimeout(ctx, left)
-		r, err := t.store.Recover(once, t.id, 2*t.MaxHeldLanes)
-		cancel()
-		if err == nil || errors.Is(err, ErrLeaseLost) {
-			return r, err
-		}
-		t.report(fmt.Errorf("recover what the former owner left: %w", err))
-		sleep(ctx, t.writeFails.next())
-	}
-}
-
-// isolate prepares to try the suspects one by one: all that lies up to in_flight_to is parked, then claimed and
-// delivered alone, the attempt being written before it is made. When the former owner was isolating
-// already, what it had in flight is what killed it.
-func (t *tenure) isolate(publishing []int64) {
-	if t.lease.CrashCount > IsolateAfter {
-		t.culprits = make(map[int64]struct{}, len(publishing))
-		for _, seq := range publishing {
-			t.culprits[seq] = struct{}{}
-			t.hunting = 100
-		}
-	}
-	t.board.endpoint("") // exists in any case, so that isolation ends when it was looked at
-	t.observer.Noticed(t.Name, Notice{Kind: NoticeIsolating, Count: t.lease.CrashCount})
-	t.log.Error("the relay died again and again without getting on: trying what it had in hand one by one",
-		"crash_count", t.lease.CrashCount, "from", t.lease.Position, "to", t.suspects)
-}
-
-// leaveIsolation ends it when every suspect was tried.
-func (t *tenure) leaveIsolation() {
-	if !t.isolating || t.cursor.Next() < t.suspects || t.board.inMemory > 0 {
-		return
-	}
-	for _, e := range t.board.endpoints {
-		if e.spilled && e.breaker.state == closed {
-			return
-		}
-	}
-	t.isolating = false
-	t.acc.wanted = true
-	t.log.Info("every suspect was tried: going on as usual")
 }
 
 // publishStatus lets others see how the unit is doing.

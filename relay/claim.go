@@ -1,0 +1,239 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// claim takes what the ledger holds and what can go on now: first what is due, then lanes that were held, then
+// endpoints that were spilled. It reports whether a claim has started.
+func (t *tenure) claim(now time.Time) bool {
+	if t.stopping || t.pause.Reason != "" || t.behind || t.settledNo < t.claimFrom || !t.mayStart(now) {
+		return false
+	}
+	room := min(pageSize, t.MaxInFlight-t.board.inMemory)
+	if t.isolating {
+		if t.board.inMemory > 0 || t.cursor.Next() < t.suspects {
+			return false
+		}
+		if t.hunting == 0 {
+			room = 1
+		}
+	}
+	if room <= 0 || t.board.bytes >= t.MaxInFlightBytes {
+		return false
+	}
+	c := Claim{Charge: t.isolating, Limit: room, MaxBytes: t.MaxInFlightBytes - t.board.bytes}
+	return t.claimDue(c, now) || t.hunting == 0 && (t.claimLane(c) || t.claimEndpoint(c, now))
+}
+
+func (t *tenure) claimDue(c Claim, now time.Time) bool {
+	if e := t.board.endpoints[""]; t.router == nil && e != nil && e.breaker.state != closed {
+		if t.board.inMemory > 0 || e.breaker.room(now, e.calls, e.limit) <= 0 {
+			t.at(e.breaker.until)
+			return false
+		}
+		c.Limit = 1 // for the probe
+	}
+	when := t.dueAt
+	if poll := t.askedDue.Add(duePoll); when.IsZero() || poll.Before(when) {
+		when = poll
+	}
+	if when.After(now) {
+		t.at(when)
+		return false
+	}
+	c.Due, c.Charge = true, t.hunting == 0
+	t.askedDue = now
+	t.startClaim(c, func(r Claimed, now time.Time) {
+		t.dueAt = time.Time{}
+		if r.NextDue >= 0 {
+			t.dueAt = now.Add(r.NextDue)
+		}
+		if r.More {
+			t.dueAt = now
+		}
+		t.hunt(r.More)
+	})
+	return true
+}
+
+// hunt ends the search for culprits when all are found or everything that is due was seen. Until then nothing that is due
+// is tried: it could be another one that ends the process, and the culprits would be forgotten over it, by turns.
+func (t *tenure) hunt(more bool) {
+	switch {
+	case t.hunting == 0:
+	case !more || len(t.culprits) == 0:
+		t.hunting = 0
+		t.dueAt = time.Now()
+	default:
+		t.hunting--
+	}
+}
+
+func (t *tenure) claimLane(c Claim) bool {
+	for i := 0; i < len(t.board.claims); {
+		l := t.board.claims[i]
+		if l.after > t.settledNo {
+			i++
+			continue
+		}
+		t.board.claims = slices.Delete(t.board.claims, i, i+1)
+		l.claiming = false
+		if !l.held || l.waits || l.busy || len(l.queue) > 0 || l.endpoint.spilled {
+			t.board.rest(l)
+			continue
+		}
+		l.parked = false
+		id := l.id
+		c.Lane = &id
+		c.Limit = min(c.Limit, max(2*t.maxBatch, 100))
+		t.startClaim(c, func(r Claimed, now time.Time) {
+			if len(r.Deliveries) > 0 || l.busy || len(l.queue) > 0 {
+				return
+			}
+			switch {
+			case l.parked:
+				t.board.rest(l)
+			case r.Blocked:
+				t.board.holdFor(l, 0)
+			default:
+				t.board.free(l)
+			}
+		})
+		return true
+	}
+	return false
+}
+
+// claimEndpoint goes on with the passes over spilled endpoints. A pass that begins with nothing in memory and finds
+// nothing ends the spill: what is left waits for its lane, and those are known.
+func (t *tenure) claimEndpoint(c Claim, now time.Time) bool {
+	for _, e := range t.board.turns {
+		if !e.spilled || e.waiting > e.limit*t.maxBatch {
+			continue
+		}
+		if e.breaker.room(now, e.calls, e.limit) <= 0 {
+			if e.breaker.state == open || e.breaker.state == paused {
+				t.at(e.breaker.until)
+			}
+			continue
+		}
+		idle := e.calls == 0 && e.waiting == 0 && e.after <= t.settledNo
+		if e.drained && !idle {
+			continue // the next pass begins when what the last one found is done
+		}
+		if e.breaker.state != closed {
+			if e.waiting > 0 {
+				continue
+			}
+			c.Limit = 1
+		}
+		if idle {
+			e.parked = false
+		}
+		c.Endpoint, c.After = &e.name, e.passed
+		t.startClaim(c, func(r Claimed, now time.Time) { t.passed(e, c, r, idle) })
+		return true
+	}
+	return false
+}
+
+// passed takes in how a pass over a spilled endpoint gets on.
+func (t *tenure) passed(e *endpoint, c Claim, r Claimed, idle bool) {
+	e.drained = false
+	if n := len(r.Deliveries); n > 0 {
+		e.passed = r.Deliveries[n-1].Event.Seq
+		if e.breaker.state != closed {
+			e.passed = 0 // a probe; the pass begins when it succeeds
+		}
+		return
+	}
+	e.passed = 0
+	if c.After == 0 && idle && !e.parked {
+		e.spilled = false
+		for _, l := range e.lanes {
+			t.board.rest(l)
+		}
+		t.acc.wanted = t.acc.wanted || t.isolating
+		return
+	}
+	e.drained = c.After > 0 || !idle
+}
+
+func (t *tenure) startClaim(c Claim, then func(r Claimed, now time.Time)) {
+	t.background(func(ctx context.Context) func(time.Time) {
+		r, err := t.store.Claim(ctx, t.id, c)
+		breaches := t.judgeClaimed(r.Deliveries)
+		return func(now time.Time) {
+			if t.writeFailed("claim from the ledger", err, now) {
+				t.restart(now)
+				return
+			}
+			t.claimed(c, r, breaches, now)
+			then(r, now)
+		}
+	})
+}
+
+// restart ends the tenure cleanly, for another one to follow. A claim whose answer was lost may have taken rows that nobody
+// here knows of: only a takeover finds them.
+func (t *tenure) restart(now time.Time) {
+	if t.err == nil && !t.stopping {
+		t.stop(now)
+	}
+}
+
+// claimed takes in what a claim brought.
+func (t *tenure) claimed(c Claim, r Claimed, breaches breaches, now time.Time) {
+	deliveries := make([]delivery, len(r.Deliveries))
+	for i, open := range r.Deliveries {
+		e := t.board.endpoint(open.Endpoint)
+		l := t.board.lane(e, open.Event.Key)
+		if l != nil {
+			l.reached(open.Event.Seq)
+		}
+		if open.Status == StatusDiscarded {
+			if l != nil {
+				t.board.rest(l)
+			}
+			continue
+		}
+		d := &deliveries[i]
+		d.Delivery = Delivery{Event: open.Event, Endpoint: open.Endpoint}
+		d.PossibleDuplicate = open.LastErrorCode == CodeTakeover
+		d.endpoint, d.lane, d.claimed, d.charged = e, l, true, c.Charge
+		d.before, d.readAt = open.Attempts, now
+		d.age = now.Sub(open.Event.CreatedAt) // by two clocks: good enough to be looked at
+		t.board.remember(d)
+		t.placeClaimed(d, c, breaches[open.Event.Seq])
+	}
+}
+
+// placeClaimed finds the place of a delivery that came out of the ledger.
+func (t *tenure) placeClaimed(d *delivery, c Claim, breach *Outcome) {
+	l := d.lane
+	if l != nil && !d.endpoint.spilled {
+		t.board.hold(l) // further rows may stand behind it
+	}
+	switch {
+	case t.isCulprit(d):
+		t.quarantineCulprit(d)
+	case t.hunting > 0:
+		t.untake(d)
+	case breach != nil: // a repair, or a contract that is stricter now
+		t.refuse(d, *breach)
+	case d.AvailableIn > 0:
+		t.postpone(d)
+	case l != nil && l.waits, d.endpoint.spilled && !t.mayTry(d.endpoint, c):
+		t.park(d) // its lane or endpoint was blocked while the claim was under way
+	default:
+		t.board.enqueue(d)
+	}
+}
+
+// mayTry tells whether what was claimed can be delivered, as far as its spilled endpoint is concerned.
+func (t *tenure) mayTry(e *endpoint, c Claim) bool {
+	return c.Endpoint != nil || t.isolating || e.breaker.state == closed
+}
