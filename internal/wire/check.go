@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +105,10 @@ func checkDestination(ctx context.Context, c *config.Config, name string, db *sq
 			return f
 		}
 	}
-	made, err := newTarget(c, name, db)
+	if k := c.Destinations[name].Kafka; k != nil {
+		f.About = "kafka, " + strings.Join(k.Brokers, ", ")
+	}
+	made, err := newTarget(c, name, db, nil)
 	if err != nil {
 		f.Problems = config.Each(err)
 		return f

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/pillarbox-dev/pillarbox/destination/http"
+	"github.com/pillarbox-dev/pillarbox/destination/kafka"
 	"github.com/pillarbox-dev/pillarbox/envelope"
 	"github.com/pillarbox-dev/pillarbox/internal/config"
+	"github.com/pillarbox-dev/pillarbox/internal/telemetry"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
@@ -23,11 +27,31 @@ type target struct {
 }
 
 // newTarget makes the destination of one name. The database is asked for endpoints when it has some; not before run or Check.
-func newTarget(c *config.Config, name string, db *sql.DB) (*target, error) {
-	if h := c.Destinations[name].HTTP; h != nil {
-		return newHTTP(c.Database, name, h, db)
+// metrics, unless nil, count what producers of Kafka do.
+func newTarget(c *config.Config, name string, db *sql.DB, metrics *telemetry.KafkaMetrics) (*target, error) {
+	switch d := c.Destinations[name]; {
+	case d.HTTP != nil:
+		return newHTTP(c.Database, name, d.HTTP, db)
+	case d.Kafka != nil:
+		return newKafka(name, d.Kafka, metrics)
 	}
-	return nil, fmt.Errorf("destination %s says nothing about where it goes: add http: {url: …}", name)
+	return nil, fmt.Errorf("destination %s says nothing about where it goes: add http: {url: …} or kafka: {brokers: […]}", name)
+}
+
+func newKafka(name string, k *config.Kafka, metrics *telemetry.KafkaMetrics) (*target, error) {
+	settings := k.Config()
+	if metrics != nil {
+		counts := metrics.For(name)
+		settings.Observer, settings.Hooks = counts, []kgo.Hook{counts}
+	}
+	made, err := kafka.New(settings)
+	if err != nil {
+		return nil, fmt.Errorf("destination %s: %w", name, err)
+	}
+	return &target{
+		Destination: made, name: name, close: made.Close, run: func(context.Context, *slog.Logger) {},
+		codes: append(kafka.Codes(), envelope.CodeInvalid, envelope.CodeTimeout),
+	}, nil
 }
 
 func newHTTP(d config.Database, name string, h *config.HTTP, db *sql.DB) (*target, error) {

@@ -68,7 +68,8 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	}
 	status := telemetry.NewStatusCache(look.Status, p.log)
 	settings := c.RelayConfig()
-	codes, err := p.makeTargets(c, &settings, db)
+	kafka := telemetry.NewKafkaMetrics()
+	codes, err := p.makeTargets(c, &settings, db, kafka)
 	if err != nil {
 		return err
 	}
@@ -95,14 +96,16 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	if p.relay, err = relay.New(settings); err != nil {
 		return err
 	}
-	return p.listen(ctx, c, metrics, status)
+	return p.listen(ctx, c, status, metrics, kafka)
 }
 
 // makeTargets fills in the destinations of the relay's configuration, and returns the codes that they may answer with.
-func (p *Process) makeTargets(c *config.Config, settings *relay.Config, db *sql.DB) (codes []string, err error) {
+func (p *Process) makeTargets(
+	c *config.Config, settings *relay.Config, db *sql.DB, kafka *telemetry.KafkaMetrics,
+) (codes []string, err error) {
 	var problems []error
 	for i := range settings.Destinations {
-		made, err := newTarget(c, settings.Destinations[i].Name, db)
+		made, err := newTarget(c, settings.Destinations[i].Name, db, kafka)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -116,12 +119,15 @@ func (p *Process) makeTargets(c *config.Config, settings *relay.Config, db *sql.
 }
 
 // listen takes the address now, so that a port that is in use is known before anything runs.
-func (p *Process) listen(ctx context.Context, c *config.Config, metrics prometheus.Collector, status *telemetry.StatusCache) error {
+func (p *Process) listen(
+	ctx context.Context, c *config.Config, status *telemetry.StatusCache, metrics ...prometheus.Collector,
+) error {
 	if c.Listen == "" {
 		return nil
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(metrics...)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.server = telemetry.NewServer(telemetry.Handler(registry, telemetry.Readiness{
 		Units: p.relay.Status, Status: status, MaxPendingAge: time.Duration(c.Ready.MaxPendingAge),
 	}))
