@@ -103,6 +103,7 @@ const (
 	rebalanceTimeout = 60 * time.Second // Finish, the grace and a commit fit in
 	fetchWait        = 250 * time.Millisecond
 	commitTimeout    = 5 * time.Second
+	heartbeat        = time.Second // a member learns of a rebalance by it
 	// unavailableMax bounds the back-off while it is not the message's fault, so that work goes on soon after the database is back.
 	unavailableMax = 3 * time.Second
 )

@@ -24,6 +24,8 @@ type Consumer[T any] struct {
 	letters  *deadLetters
 	slots    chan struct{} // one for each open transaction
 	running  atomic.Bool
+	// uncommitted says that the last commit of offsets failed.
+	uncommitted atomic.Bool
 
 	mu         sync.Mutex
 	partitions map[place]*partition
@@ -46,7 +48,7 @@ func New[T any](c Config[T]) (*Consumer[T], error) {
 		problems = kgo.ValidateOpts(append(c.connect(), c.member()...)...)
 	}
 	if problems != nil {
-		return nil, fmt.Errorf("Kafka consumer configuration: %w", problems)
+		return nil, fmt.Errorf("configuration of the Kafka consumer: %w", problems)
 	}
 	return &Consumer[T]{
 		Config: c, letters: newDeadLetters(c.connect()), slots: make(chan struct{}, c.Concurrency), partitions: map[place]*partition{},
@@ -69,7 +71,7 @@ func (c *Config[T]) member() []kgo.Opt {
 		kgo.ConsumeTopics(c.Topics...), kgo.ConsumerGroup(c.Group), kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeStartOffset(start), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(c.SessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout),
-		kgo.HeartbeatInterval(min(3*time.Second, c.SessionTimeout/3)),
+		kgo.HeartbeatInterval(min(heartbeat, c.SessionTimeout/3)),
 		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(c.CommitInterval),
 		kgo.FetchMaxBytes(int32(c.FetchBytes)), kgo.FetchMaxPartitionBytes(int32(c.FetchPartitionBytes)), kgo.FetchMaxWait(fetchWait),
 	}
@@ -276,9 +278,13 @@ func (c *Consumer[T]) committed(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp
 func (c *Consumer[T]) judge(err error) {
 	if err == nil {
 		c.counters.commits.Add(1)
+		c.uncommitted.Store(false)
 		return
 	}
 	c.counters.commitsFailed.Add(1)
+	if c.uncommitted.Swap(true) {
+		return // it was said
+	}
 	c.Log.Warn("offsets were not committed; the inbox knows what comes again", "group", c.Group, "error", err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,10 +91,11 @@ type deadLetters struct {
 // letter that is there twice does no harm.
 func newDeadLetters(connect []kgo.Opt) *deadLetters {
 	d := &deadLetters{turn: make(chan struct{}, 1)}
-	d.opts = append(connect,
+	d.opts = slices.Concat(connect, []kgo.Opt{
 		kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1), kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordDeliveryTimeout(letterTimeout), kgo.ProduceRequestTimeout(letterTimeout/2), kgo.UnknownTopicRetries(1),
-		kgo.ProducerBatchMaxBytes(maxLetter), kgo.BrokerMaxWriteBytes(2*maxLetter), kgo.ProducerLinger(0))
+		kgo.RecordDeliveryTimeout(letterTimeout), kgo.ProduceRequestTimeout(letterTimeout / 2), kgo.UnknownTopicRetries(1),
+		kgo.ProducerBatchMaxBytes(maxLetter), kgo.BrokerMaxWriteBytes(2 * maxLetter), kgo.ProducerLinger(0),
+	})
 	d.turn <- struct{}{}
 	return d
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/pillarbox-dev/pillarbox/outbox/inbox"
 )
 
@@ -135,5 +137,5 @@ func lostConnection(err error) bool {
 	var safe interface{ SafeToRetry() bool }
 	var network net.Error
 	return passing(err) || errors.As(err, &safe) && safe.SafeToRetry() || errors.As(err, &network) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+		errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }

@@ -52,6 +52,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 		{"commit, deferred constraint", failedCommit(state("23503")), CodeCommit, charged},
 		{"commit, swallowed error", failedCommit(pgx.ErrTxCommitRollback), CodeCommit, charged},
 		{"commit, connection broken", failedCommit(fmt.Errorf("commit: %w", io.ErrUnexpectedEOF)), CodeDatabase, again},
+		{"commit, connection closed", failedCommit(fmt.Errorf("commit: %w", pgconn.ErrConnClosed)), CodeDatabase, again},
 		{"inbox, twin", failedInbox(fmt.Errorf("x: %w", inbox.ErrInFlight)), CodeInFlight, again},
 		{"inbox, body", failedInbox(&inbox.DifferentError{IDs: []string{"e"}}), CodeDifferentBody, final},
 		{"inbox, no table", failedInbox(state("42P01")), CodeDatabase, again},

@@ -31,7 +31,10 @@ func TestHandlesInOrderAndOnce(t *testing.T) {
 	r := w.start(nil)
 	w.awaitHandled(4)
 	eventually(t, "all counted", func() bool { s := r.Stats(); return s.Handled == 4 && s.Duplicates == 2 })
-	eventually(t, "lag 0", func() bool { p := r.Stats().Partitions; return len(p) == 2 && p[0].Lag == 0 && p[0].Next == 6 && p[0].End == 6 })
+	eventually(t, "lag 0", func() bool {
+		p := r.Stats().Partitions
+		return len(p) == 2 && p[0].Lag == 0 && p[0].Next == 6 && p[0].End == 6
+	})
 	eventually(t, "offset committed while it runs", func() bool { return w.committed(0) == 6 })
 	r.stop()
 	w.wantHandled("a", "b", "c", "d")
