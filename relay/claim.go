@@ -163,6 +163,7 @@ func (t *tenure) passed(e *endpoint, c Claim, r Claimed, idle bool) {
 }
 
 func (t *tenure) startClaim(c Claim, then func(r Claimed, now time.Time)) {
+	t.claimSees = t.settledNo
 	t.background(func(ctx context.Context) func(time.Time) {
 		r, err := t.store.Claim(ctx, t.id, c)
 		breaches := t.judgeClaimed(r.Deliveries)
@@ -226,11 +227,22 @@ func (t *tenure) placeClaimed(d *delivery, c Claim, breach *Outcome) {
 		t.refuse(d, *breach)
 	case d.AvailableIn > 0:
 		t.postpone(d)
-	case l != nil && l.waits, d.endpoint.spilled && !t.mayTry(d.endpoint, c):
+	case l != nil && (l.waits || t.unseen(d)), d.endpoint.spilled && !t.mayTry(d.endpoint, c):
 		t.park(d) // its lane or endpoint was blocked while the claim was under way
+		if l != nil {
+			t.board.rest(l)
+		}
 	default:
 		t.board.enqueue(d)
 	}
+}
+
+// unseen tells whether something before the delivery in its lane was parked that the claim could not see. The lanes of a
+// spilled endpoint are not remembered, so there it may be one of another lane.
+func (t *tenure) unseen(d *delivery) bool {
+	l, e := d.lane, d.endpoint
+	return l.after > t.claimSees && l.low < d.Seq && l.low != 0 ||
+		e.spilled && e.after > t.claimSees && e.low < d.Seq && e.low != 0
 }
 
 // mayTry tells whether what was claimed can be delivered, as far as its spilled endpoint is concerned.

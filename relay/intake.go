@@ -150,9 +150,13 @@ func (t *tenure) place(d *delivery, breach *Outcome) {
 
 // park writes a delivery that cannot go on now as a PENDING row, to be claimed later, and frees its memory.
 func (t *tenure) park(d *delivery) {
-	d.endpoint.parked = true
+	if d.endpoint.parked = true; d.endpoint.low == 0 || d.Seq < d.endpoint.low || d.endpoint.after <= t.settledNo {
+		d.endpoint.low = d.Seq
+	}
 	if d.lane != nil {
-		d.lane.parked = true
+		if d.lane.parked = true; d.lane.low == 0 || d.Seq < d.lane.low || d.lane.after <= t.settledNo {
+			d.lane.low = d.Seq
+		}
 		if !d.endpoint.spilled {
 			t.board.hold(d.lane)
 		}

@@ -40,6 +40,8 @@ type lane struct {
 	parked bool
 	// after is the settle that has to be done before the ledger knows all that happened to the lane.
 	after uint64
+	// low is the lowest number that was parked by settles that a claim may not have seen.
+	low int64
 }
 
 // endpoint is where deliveries go, with what protects it and them.
@@ -60,7 +62,8 @@ type endpoint struct {
 	parked  bool   // rows were added since the pass began
 	passed  int64  // the pass has come this far
 	drained bool   // the pass has come to the end
-	after   uint64 // as for a lane
+	after   uint64 // after and low: as for a lane
+	low     int64
 }
 
 // board is all that a unit holds in memory: endpoints, their lanes, and what waits in them. It is pure.

@@ -66,6 +66,7 @@ type tenure struct {
 	settledAt   time.Time
 	settledTo   int64     // position
 	settledNo   uint64    // the number of the last settle that is done
+	claimSees   uint64    // the number of the last settle that was done when the claim under way began
 	highest     int64     // the highest number that has an outcome
 	dueAt       time.Time // when the ledger has something due, as far as is known
 	askedDue    time.Time // when it was last asked

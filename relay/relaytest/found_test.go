@@ -142,7 +142,8 @@ func TestUncertainAtShutdown(t *testing.T) {
 			<-ctx.Done()
 			return relay.Outcome{Kind: relay.Retry, Code: "TIMEOUT", Uncertain: true}
 		}}
-		stop := startRelay(t, relay.Config{Store: store, Observer: notices, Drain: time.Second}, relay.DestinationConfig{Destination: hangs})
+		stop := startRelay(t, relay.Config{Store: store, Observer: notices, Drain: time.Second},
+			relay.DestinationConfig{Destination: hangs})
 		store.Enqueue(relay.Event{ID: "a"})
 		time.Sleep(100 * time.Millisecond)
 		stop()
@@ -255,7 +256,8 @@ func TestClaimedLaneWithOneThatIsNotAvailable(t *testing.T) {
 		defer stop()
 		store.Enqueue(relay.Event{ID: "a", Key: "k"})
 		time.Sleep(100 * time.Millisecond)
-		store.Enqueue(relay.Event{ID: "b", Key: "k"}, relay.Event{ID: "c", Key: "k"}, relay.Event{ID: "d", Key: "k", AvailableIn: time.Minute})
+		store.Enqueue(relay.Event{ID: "b", Key: "k"}, relay.Event{ID: "c", Key: "k"},
+			relay.Event{ID: "d", Key: "k", AvailableIn: time.Minute})
 		time.Sleep(30 * time.Second)
 		if got, want := dest.ids(), []string{"a", "a", "b", "c"}; !slices.Equal(got, want) {
 			t.Errorf("delivered %v, want %v", got, want)
@@ -276,7 +278,8 @@ func TestIsolationEndsBeforeNumbersThatAreLost(t *testing.T) {
 		lost.Insert(relay.Event{ID: "lost"})
 		lost.Rollback()
 		for range relay.IsolateAfter {
-			if _, ok, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second}); err != nil || !ok {
+			former := relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second}
+			if _, ok, err := store.Acquire(t.Context(), former); err != nil || !ok {
 				t.Fatal(ok, err)
 			}
 			time.Sleep(2 * time.Second)
@@ -285,7 +288,8 @@ func TestIsolationEndsBeforeNumbersThatAreLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Settle(t.Context(), former.LeaseID, relay.Settlement{InFlightTo: 10, CrashCount: former.CrashCount}); err != nil {
+		died := relay.Settlement{InFlightTo: 10, CrashCount: former.CrashCount}
+		if _, err := store.Settle(t.Context(), former.LeaseID, died); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -368,7 +372,8 @@ func TestNoLedgerAtACleanStop(t *testing.T) {
 			}
 			return relay.Outcome{Kind: relay.Published}
 		}}
-		stop := startRelay(t, relay.Config{Store: store, Drain: time.Second}, relay.DestinationConfig{Destination: slow, NoLedger: true})
+		stop := startRelay(t, relay.Config{Store: store, Drain: time.Second},
+			relay.DestinationConfig{Destination: slow, NoLedger: true})
 		store.Enqueue(relay.Event{ID: "slow"}, relay.Event{ID: "quick"})
 		time.Sleep(100 * time.Millisecond)
 		stop()
@@ -394,9 +399,9 @@ func TestTwoEventsThatEndTheProcess(t *testing.T) {
 				break
 			}
 		}
-		for seq, want := range map[int64]relay.Status{1: relay.StatusQuarantined, 2: relay.StatusPublished, 3: relay.StatusQuarantined} {
-			if row, _ := store.Delivery("d", seq); row.Status != want {
-				t.Errorf("delivery %d is %q, want %s", seq, row.Status, want)
+		for i, want := range []relay.Status{relay.StatusQuarantined, relay.StatusPublished, relay.StatusQuarantined} {
+			if row, _ := store.Delivery("d", int64(i+1)); row.Status != want {
+				t.Errorf("delivery %d is %q, want %s", i+1, row.Status, want)
 			}
 		}
 		if most := relay.IsolateAfter + 6; lives > most {
@@ -462,6 +467,45 @@ func TestPossibleDuplicatesOverTwoOwners(t *testing.T) {
 		}
 		if notices.count() != 2 {
 			t.Errorf("%d possible duplicates were noticed, want 2", notices.count())
+		}
+	})
+}
+
+// routed sends everything to one endpoint of several, with one call at a time.
+type routed struct{ *recorder }
+
+func (routed) Endpoint(*relay.Event) string { return "x" }
+func (routed) EndpointLimit(string) int     { return 1 }
+
+// While a claim is under way that takes the later event of a lane, the earlier one is parked, because its endpoint is silent and
+// the memory is full.
+func TestOrderOverAClaimUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		dest := routed{&recorder{answer: func(_ context.Context, d relay.Delivery) relay.Outcome {
+			if d.ID == "busy" {
+				time.Sleep(3 * time.Second)
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}}
+		slow := func(_ context.Context, at relaytest.Point) error {
+			if row, _ := store.Delivery("d", 3); at == relaytest.AfterClaim && row.Status == relay.StatusPublishing {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			return nil
+		}
+		stop := startRelay(t, relay.Config{Store: relaytest.FaultyStore(store, slow)},
+			relay.DestinationConfig{Destination: dest, MaxInFlight: 8})
+		defer stop()
+		store.Enqueue(relay.Event{ID: "busy"}, relay.Event{ID: "a", Key: "k"},
+			relay.Event{ID: "b", Key: "k", AvailableIn: time.Second}, relay.Event{ID: "1"}, relay.Event{ID: "2"}, relay.Event{ID: "3"},
+			relay.Event{ID: "4"})
+		time.Sleep(1100 * time.Millisecond)
+		store.Enqueue(relay.Event{ID: "5"})
+		time.Sleep(time.Minute)
+		got := slices.DeleteFunc(dest.ids(), func(id string) bool { return id != "a" && id != "b" })
+		if want := []string{"a", "b"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
 		}
 	})
 }
