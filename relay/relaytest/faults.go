@@ -104,16 +104,22 @@ func (s *faultyStore) Renew(ctx context.Context, l relay.LeaseID) (relay.Renewal
 }
 
 func (s *faultyStore) Release(ctx context.Context, l relay.LeaseID) error {
-	_, err := around(ctx, s.faults, BeforeRelease, AfterRelease, func() (struct{}, error) { return struct{}{}, s.store.Release(ctx, l) })
+	_, err := around(ctx, s.faults, BeforeRelease, AfterRelease, func() (none struct{}, err error) {
+		return none, s.store.Release(ctx, l)
+	})
 	return err
 }
 
 func (s *faultyStore) Settle(ctx context.Context, l relay.LeaseID, settlement relay.Settlement) (relay.Settled, error) {
-	return around(ctx, s.faults, BeforeSettle, AfterSettle, func() (relay.Settled, error) { return s.store.Settle(ctx, l, settlement) })
+	return around(ctx, s.faults, BeforeSettle, AfterSettle, func() (relay.Settled, error) {
+		return s.store.Settle(ctx, l, settlement)
+	})
 }
 
 func (s *faultyStore) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay.Recovered, error) {
-	return around(ctx, s.faults, BeforeRecover, AfterRecover, func() (relay.Recovered, error) { return s.store.Recover(ctx, l, limit) })
+	return around(ctx, s.faults, BeforeRecover, AfterRecover, func() (relay.Recovered, error) {
+		return s.store.Recover(ctx, l, limit)
+	})
 }
 
 func (s *faultyStore) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (relay.Claimed, error) {

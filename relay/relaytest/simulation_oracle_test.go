@@ -104,7 +104,8 @@ func (w *world) started(p *process, far *farSide, batch []relay.Delivery) (epoch
 // judgeStart judges the start of one delivery; before are those before it in the same call.
 func (w *world) judgeStart(p *process, far *farSide, f *fact, d *relay.Delivery, before []relay.Delivery, now time.Time) {
 	t := w.track(f, far.name)
-	w.noteLocked(f.id, "%s starts %d (%s) attempt %d to %s %s, class %d", p.owner, f.seq, f.key, d.Attempt, far.name, d.Endpoint, f.class)
+	w.noteLocked(f.id, "%s starts %d (%s) attempt %d to %s %s, class %d",
+		p.owner, f.seq, f.key, d.Attempt, far.name, d.Endpoint, f.class)
 	switch {
 	case string(d.Payload) != f.id || d.Seq != f.seq || d.Topic != f.topic:
 		w.violateLocked(f.id, "bytes as they are: %s arrived at %s as %+v", f.id, far.name, *d.Event)
@@ -114,8 +115,9 @@ func (w *world) judgeStart(p *process, far *farSide, f *fact, d *relay.Delivery,
 		w.violateLocked(f.id, "not before it is available: %s was delivered to %s %v early", f.id, far.name, f.available.Sub(now))
 	}
 	row, found := w.store.Delivery(far.name, f.seq)
-	if found && (row.Status == relay.StatusPublished || row.Status == relay.StatusDiscarded || row.Status == relay.StatusQuarantined) {
-		w.violateLocked(f.id, "duplicates only of what was in flight: %s was delivered to %s again after it was %s", f.id, far.name, row.Status)
+	if found && (final(row.Status) || row.Status == relay.StatusQuarantined) {
+		w.violateLocked(f.id, "duplicates only of what was in flight: %s was delivered to %s again after it was %s",
+			f.id, far.name, row.Status)
 	}
 	if t.discarded {
 		w.violateLocked(f.id, "what an operator discarded stays so: %s was delivered to %s", f.id, far.name)
@@ -129,7 +131,8 @@ func (w *world) judgeStart(p *process, far *farSide, f *fact, d *relay.Delivery,
 		}
 		inCall := slices.ContainsFunc(before, func(b relay.Delivery) bool { return b.ID == earlier.id })
 		if far.topics.Match(earlier.topic) && !inCall && !w.passable(far, earlier) {
-			w.violateLocked(f.id, "order per key: %s (%d) was started to %s before %s (%d)", f.id, f.seq, far.name, earlier.id, earlier.seq)
+			w.violateLocked(f.id, "order per key: %s (%d) was started to %s before %s (%d)",
+				f.id, f.seq, far.name, earlier.id, earlier.seq)
 			w.noteLocked(earlier.id, "it is the earlier one: %+v", *w.track(earlier, far.name))
 		}
 	}
@@ -143,8 +146,10 @@ func (w *world) passable(far *farSide, f *fact) bool {
 		return true
 	}
 	row, found := w.store.Delivery(far.name, f.seq)
-	return found && (row.Status == relay.StatusPublished || row.Status == relay.StatusDiscarded || !hold && row.Status == relay.StatusQuarantined)
+	return found && (final(row.Status) || !hold && row.Status == relay.StatusQuarantined)
 }
+
+func final(s relay.Status) bool { return s == relay.StatusPublished || s == relay.StatusDiscarded }
 
 // trying is told of each attempt when it is made, under which lease its call was started, and returns which one it is.
 func (w *world) trying(p *process, far *farSide, d *relay.Delivery, epoch int64) int {
@@ -374,8 +379,8 @@ func (w *world) settledBy(l relay.LeaseID, s relay.Settlement, err error) {
 
 func (w *world) noteSettled(l relay.LeaseID, seq int64, r relay.Row) {
 	if f := w.numbers[seq]; f != nil {
-		w.noteLocked(f.id, "%s settles %d at %s: %s, %d attempts, due %v in %v, open lane %v, %s", l.Owner, seq, l.Destination, r.Status,
-			r.Attempts, r.Due, r.NextIn, r.OpenLane, r.ErrorCode)
+		w.noteLocked(f.id, "%s settles %d at %s: %s, %d attempts, due %v in %v, open lane %v, %s",
+			l.Owner, seq, l.Destination, r.Status, r.Attempts, r.Due, r.NextIn, r.OpenLane, r.ErrorCode)
 	}
 }
 
@@ -389,8 +394,8 @@ func (w *world) claimedBy(l relay.LeaseID, c relay.Claim, claimed relay.Claimed)
 		if d.Attempts >= w.ends[l.Destination].config.Retry.MaxAttempts { // by crashes: it is quarantined without another one
 			w.trackOf(l.Destination, d.Event.Seq).quarantined = true
 		}
-		w.noteLocked(d.Event.ID, "%s claims %d of %s, which was %s with %d attempts, due %v, charged %v", l.Owner, d.Event.Seq, l.Destination,
-			d.Status, d.Attempts, c.Due, c.Charge)
+		w.noteLocked(d.Event.ID, "%s claims %d of %s, which was %s with %d attempts, due %v, charged %v",
+			l.Owner, d.Event.Seq, l.Destination, d.Status, d.Attempts, c.Due, c.Charge)
 	}
 }
 
@@ -429,8 +434,8 @@ func (w *world) unsettled() (open string) {
 	defer w.mu.Unlock()
 	w.wanted(func(e endPlan, f *fact, row relaytest.DeliveryRow, found bool, cursor relaytest.CursorRow) {
 		if !isSettled(e, f, row, found, cursor) {
-			open = fmt.Sprintf("%s (%d, key %q, class %d) is %q at %s, which stands at %d: %+v", f.id, f.seq, f.key, f.class, row.Status, e.name,
-				cursor.Position, row)
+			open = fmt.Sprintf("%s (%d, key %q, class %d) is %q at %s, which stands at %d: %+v",
+				f.id, f.seq, f.key, f.class, row.Status, e.name, cursor.Position, row)
 		}
 	})
 	return open

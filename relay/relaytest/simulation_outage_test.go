@@ -12,8 +12,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay/relaytest"
 )
 
-// A destination is down for a month, and the relay is killed in the middle of it. Nothing is quarantined, nothing is charged, next to
-// nothing is written, and afterwards everything arrives in order.
+// A destination is down for a month, and the relay is killed in the middle of it. Nothing is quarantined, nothing is charged,
+// next to nothing is written, and afterwards everything arrives in order.
 func TestOutageOfAMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events, month = 2000, 30 * 24 * time.Hour

@@ -116,15 +116,19 @@ func lockedChance(source *rand.Rand) func() float64 {
 func (p *process) store(source *rand.Rand) relay.Store {
 	w := p.w
 	from := func() *rand.Rand { return rand.New(rand.NewPCG(source.Uint64(), 1)) }
-	points := []relaytest.Point{relaytest.BeforeRead, relaytest.BeforeAcquire, relaytest.AfterAcquire, relaytest.BeforeRenew, relaytest.AfterRenew,
+	points := []relaytest.Point{
+		relaytest.BeforeRead, relaytest.BeforeAcquire, relaytest.AfterAcquire, relaytest.BeforeRenew, relaytest.AfterRenew,
 		relaytest.BeforeRelease, relaytest.AfterRelease, relaytest.BeforeSettle, relaytest.AfterSettle, relaytest.BeforeRecover,
-		relaytest.AfterRecover, relaytest.BeforeClaim, relaytest.AfterClaim}
+		relaytest.AfterRecover, relaytest.BeforeClaim, relaytest.AfterClaim,
+	}
+	hanging := []relaytest.Point{
+		relaytest.BeforeSettle, relaytest.AfterSettle, relaytest.BeforeRenew, relaytest.BeforeClaim, relaytest.AfterClaim,
+	}
 	often := from().Float64() * 0.05
 	s := relaytest.FaultyStore(w.late(from(), often/5),
 		p.alive,
 		w.whileHostile(relaytest.Delays(from(), 15*time.Millisecond, points...)),
-		w.whileHostile(relaytest.Hangs(from(), often/10, w.plan.lease*3/2, relaytest.BeforeSettle, relaytest.AfterSettle, relaytest.BeforeRenew,
-			relaytest.BeforeClaim, relaytest.AfterClaim)),
+		w.whileHostile(relaytest.Hangs(from(), often/10, w.plan.lease*3/2, hanging...)),
 		p.alive, // it may have died while the call was on its way
 		p.connected,
 		w.whileHostile(w.told(relaytest.Fails(from(), often, points...))),

@@ -16,9 +16,9 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay/relaytest"
 )
 
-// The simulation runs whole relays against a hostile world in virtual time: go test -run TestSimulation. A run that fails prints its
-// seed; -seed runs it alone, with its whole trace. The order in which goroutines run at the same instant is up to the scheduler, so
-// -runs repeats it.
+// The simulation runs whole relays against a hostile world in virtual time: go test -run TestSimulation. A run that fails
+// prints its seed; -seed runs it alone, with its whole trace. The order in which goroutines run at the same instant is up to
+// the scheduler, so -runs repeats it.
 var (
 	runsFlag = flag.Int("runs", 2000, "hostile runs of the simulation")
 	seedFlag = flag.Uint64("seed", 0, "run this seed alone, -runs times")
@@ -29,14 +29,15 @@ var (
 var sometimes = []string{
 	"gap filled", "gap dead", "parked", "publishing", "taken over", "lease lost at settle", "lease released",
 	"breaker open", "breaker closed", "guard", "isolating", "crashed relay", "exhausted", "rejected",
-	"duplicate", "possible duplicate", "uncertain", "settle failed", "settle answer lost", "claim answer lost", "recover answer lost",
+	"duplicate", "possible duplicate", "uncertain", "settle failed", "settle answer lost", "claim answer lost",
+	"recover answer lost",
 	"frozen past the lease", "cut off past the lease", "killed", "stopped", "postponed", "batch of one lane", "batch of many lanes",
 	"held by a quarantine", "discarded", "discarded in a held lane", "retried by an operator", "paused", "woken", "lanes cut",
 	"released delivery", "zombie arrives", "no ledger",
 }
 
-// TestSimulation runs thousands of hostile runs. The promises of the design must hold in each, and all the interesting states must
-// have been reached.
+// TestSimulation makes thousands of hostile runs. The promises of the design must hold in each, and all the interesting
+// states must have been reached.
 func TestSimulation(t *testing.T) {
 	runs := *runsFlag
 	if testing.Short() {

@@ -100,8 +100,8 @@ func newEndPlan(chance *rand.Rand, name string, lease time.Duration) endPlan {
 		OnQuarantine: relay.OnQuarantine(chance.IntN(2)),
 		Retry: relay.RetryPolicy{Base: time.Duration(50+chance.IntN(400)) * time.Millisecond, Max: 4 * time.Second,
 			MaxAttempts: 4 + chance.IntN(4)},
-		Breaker: relay.BreakerConfig{Failures: 5, MinSamples: 8, Window: 10 * time.Second, Probe: time.Second, MaxProbe: 5 * time.Second,
-			PauseProbe: 4 * time.Second},
+		Breaker: relay.BreakerConfig{Failures: 5, MinSamples: 8, Window: 10 * time.Second,
+			Probe: time.Second, MaxProbe: 5 * time.Second, PauseProbe: 4 * time.Second},
 		Guard: relay.GuardConfig{Rejects: 6, MinSamples: 12, Window: 5 * time.Second},
 	}
 	return e
@@ -138,8 +138,9 @@ type traced struct {
 func newWorld(seed uint64, bug relaytest.Bug) *world {
 	w := &world{
 		seed: seed, bug: bug, plan: newPlan(seed), store: &relaytest.Memory{}, ends: map[string]*farSide{}, calm: make(chan struct{}),
-		began: time.Now(), facts: map[string]*fact{}, numbers: map[int64]*fact{}, lanes: map[string][]*fact{}, reached: map[string]int{},
-		keys: map[string]chan struct{}{}, noticed: map[string]int{}, duplicates: map[string]int{}, held: map[string]map[int64]bool{},
+		began: time.Now(), facts: map[string]*fact{}, numbers: map[int64]*fact{}, lanes: map[string][]*fact{},
+		reached: map[string]int{},
+		keys:    map[string]chan struct{}{}, noticed: map[string]int{}, duplicates: map[string]int{}, held: map[string]map[int64]bool{},
 		latest: map[laneTime]int64{},
 	}
 	var database relay.Store = w.store
@@ -186,7 +187,10 @@ func (w *world) run() {
 
 // drain waits until everything that was committed is settled, for some minutes at most.
 func (w *world) drain() {
-	const most = 2 * time.Minute
+	most := 2 * time.Minute
+	if w.plan.killers { // each is found after a few lives of the relay, one after the other
+		most = 10 * time.Minute
+	}
 	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		open := w.unsettled()
 		if open == "" || w.failed() {
@@ -377,7 +381,9 @@ func (w *world) meddle(e endPlan, chance *rand.Rand) {
 		w.pause(e.name, relay.Pause{Reason: "maintenance", By: "operator"})
 		return
 	}
-	rows := slices.DeleteFunc(w.store.Deliveries(e.name), func(r relaytest.DeliveryRow) bool { return r.Status == relay.StatusPublished })
+	rows := slices.DeleteFunc(w.store.Deliveries(e.name), func(r relaytest.DeliveryRow) bool {
+		return r.Status == relay.StatusPublished
+	})
 	if len(rows) == 0 {
 		return
 	}

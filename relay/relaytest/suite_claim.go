@@ -31,8 +31,8 @@ func claimTests() []storeTest {
 
 // Rows of a lane of endpoint "e"; without a key they are in no lane. in is the time until it is due.
 func failed(seq int64, key string, in time.Duration) relay.Row {
-	return relay.Row{Seq: seq, Status: relay.StatusFailed, Attempts: 1, Attempted: true, Endpoint: "e", Key: key, OpenLane: key != "",
-		Due: true, NextIn: in, ErrorCode: "TIMEOUT"}
+	return relay.Row{Seq: seq, Status: relay.StatusFailed, Attempts: 1, Attempted: true, Endpoint: "e",
+		Key: key, OpenLane: key != "", Due: true, NextIn: in, ErrorCode: "TIMEOUT"}
 }
 
 func pending(seq int64, key string, in time.Duration) relay.Row {
@@ -48,7 +48,8 @@ func publishing(seq int64, key string) relay.Row {
 }
 
 func quarantined(seq int64, key string) relay.Row {
-	return relay.Row{Seq: seq, Status: relay.StatusQuarantined, Attempts: 1, Endpoint: "e", Key: key, OpenLane: key != "", ErrorCode: "HTTP_422"}
+	return relay.Row{Seq: seq, Status: relay.StatusQuarantined, Attempts: 1, Endpoint: "e", Key: key, OpenLane: key != "",
+		ErrorCode: "HTTP_422"}
 }
 
 func discarded(seq int64, key string) relay.Row {
@@ -133,13 +134,17 @@ func claimEligible(b *storeBench) {
 		rows []relay.Row
 		want []want
 	}{
-		{"due rows, the longest overdue first", []relay.Row{failed(1, "", past), failed(2, "", 2*past), pending(3, "", past), pending(4, "", later),
-			parked(5, ""), published(6), quarantined(7, ""), publishing(8, "")}, []want{
+		{"due rows, the longest overdue first", []relay.Row{
+			failed(1, "", past), failed(2, "", 2*past), pending(3, "", past), pending(4, "", later),
+			parked(5, ""), published(6), quarantined(7, ""), publishing(8, ""),
+		}, []want{
 			{byDue(), []int64{2, 1, 3}, false},
 			{byEndpoint("e", 0), []int64{5}, false},
 			{byLane("e", ""), nil, false},
 		}},
-		{"a lane behind a head that waits", []relay.Row{failed(1, "k", later), parked(2, "k"), parked(3, "k"), pending(4, "k", past)}, []want{
+		{"a lane behind a head that waits", []relay.Row{
+			failed(1, "k", later), parked(2, "k"), parked(3, "k"), pending(4, "k", past),
+		}, []want{
 			{byDue(), nil, false}, {byEndpoint("e", 0), nil, false}, {byLane("e", "k"), nil, true},
 		}},
 		{"a lane behind a head in flight", []relay.Row{publishing(1, "k"), parked(2, "k"), failed(3, "k", past)}, []want{
@@ -155,31 +160,41 @@ func claimEligible(b *storeBench) {
 		{"a lane whose head is due", []relay.Row{failed(1, "k", past), parked(2, "k"), parked(3, "k")}, []want{
 			{byEndpoint("e", 0), nil, false}, {byDue(), []int64{1}, false}, {byLane("e", "k"), nil, true},
 		}},
-		{"a lane whose head is due, by lane", []relay.Row{failed(1, "k", past), parked(2, "k"), failed(3, "k", past), pending(4, "k", later),
-			parked(5, "k")}, []want{
+		{"a lane whose head is due, by lane", []relay.Row{
+			failed(1, "k", past), parked(2, "k"), failed(3, "k", past), pending(4, "k", later), parked(5, "k"),
+		}, []want{
 			{byLane("e", "k"), []int64{1, 2, 3}, true},
 		}},
 		{"in a lane, due behind due later", []relay.Row{pending(1, "k", past), pending(2, "k", 3*past), pending(3, "k", past)}, []want{
 			{byDue(), []int64{1}, false}, {byLane("e", "k"), nil, true},
 		}},
-		{"in a lane, all due in order", []relay.Row{failed(1, "k", 3*past), failed(2, "k", past), pending(3, "k", past), failed(4, "", 2*past)}, []want{
+		{"in a lane, all due in order", []relay.Row{
+			failed(1, "k", 3*past), failed(2, "k", past), pending(3, "k", past), failed(4, "", 2*past),
+		}, []want{
 			{byDue(), []int64{1, 4, 2, 3}, false},
 		}},
 		{"in a lane, due behind parked", []relay.Row{parked(1, "k"), pending(2, "k", past)}, []want{
 			{byDue(), nil, false}, {byEndpoint("e", 0), []int64{1}, false}, {byDue(), nil, false},
 		}},
-		{"parked rows of an endpoint, above a number", []relay.Row{parked(1, ""), parked(2, "k"), parked(3, "k"), parked(4, "other"), parked(5, "")},
-			[]want{
-				{byEndpoint("e", 2), []int64{4, 5}, false}, // 3 waits for 2, which is not asked for
-				{byEndpoint("e", 5), nil, false},
-				{byEndpoint("e", 0), []int64{1, 2, 3}, false},
-			}},
-		{"lanes and endpoints are apart", []relay.Row{failed(1, "k", later), at(failed(2, "k", past), "f"), at(parked(3, "k"), "f"), parked(4, "K"),
-			parked(5, ""), at(parked(6, "k"), "")}, []want{
-			{byEndpoint("e", 0), []int64{4, 5}, false}, {byLane("f", "k"), []int64{2, 3}, false}, {byLane("", "k"), []int64{6}, false},
+		{"parked rows of an endpoint, above a number", []relay.Row{
+			parked(1, ""), parked(2, "k"), parked(3, "k"), parked(4, "other"), parked(5, ""),
+		}, []want{
+			{byEndpoint("e", 2), []int64{4, 5}, false}, // 3 waits for 2, which is not asked for
+			{byEndpoint("e", 5), nil, false},
+			{byEndpoint("e", 0), []int64{1, 2, 3}, false},
 		}},
-		{"settled rows stand in nobody's way", []relay.Row{{Seq: 1, Status: relay.StatusPublished, Endpoint: "e", Key: "k", OpenLane: true},
-			{Seq: 2, Status: relay.StatusDiscarded, Endpoint: "e", Key: "k", OpenLane: true}, parked(3, "k")}, []want{
+		{"lanes and endpoints are apart", []relay.Row{
+			failed(1, "k", later), at(failed(2, "k", past), "f"), at(parked(3, "k"), "f"), parked(4, "K"), parked(5, ""),
+			at(parked(6, "k"), ""),
+		}, []want{
+			{byEndpoint("e", 0), []int64{4, 5}, false},
+			{byLane("f", "k"), []int64{2, 3}, false},
+			{byLane("", "k"), []int64{6}, false},
+		}},
+		{"settled rows stand in nobody's way", []relay.Row{
+			{Seq: 1, Status: relay.StatusPublished, Endpoint: "e", Key: "k", OpenLane: true},
+			{Seq: 2, Status: relay.StatusDiscarded, Endpoint: "e", Key: "k", OpenLane: true}, parked(3, "k"),
+		}, []want{
 			{byLane("e", "k"), []int64{3}, false},
 		}},
 	} {
@@ -215,8 +230,8 @@ func claimMarks(b *storeBench) {
 
 func claimReturns(b *storeBench) {
 	l := b.lease()
-	want := relay.Event{ID: "id", Topic: "topic", Key: "k", AggregateType: "a", AggregateID: "b", AggregateVersion: 9, Type: "type", Version: 3,
-		SchemaRef: "s", Payload: []byte(`{ "n":1.0}`), Headers: []byte(`{"h":"v"}`)}
+	want := relay.Event{ID: "id", Topic: "topic", Key: "k", AggregateType: "a", AggregateID: "b", AggregateVersion: 9,
+		Type: "type", Version: 3, SchemaRef: "s", Payload: []byte(`{ "n":1.0}`), Headers: []byte(`{"h":"v"}`)}
 	want.Seq = b.insert(want)[0]
 	takenOver := failed(want.Seq, "k", past)
 	takenOver.Attempts, takenOver.ErrorCode = 4, relay.CodeTakeover
@@ -231,7 +246,8 @@ func claimReturns(b *storeBench) {
 	event.CreatedAt = time.Time{}
 	check(b, "the event", event, want)
 	got.Event = nil
-	check(b, "the row as it was", got, relay.Open{Endpoint: "e", Attempts: 4, Status: relay.StatusFailed, LastErrorCode: relay.CodeTakeover})
+	check(b, "the row as it was", got,
+		relay.Open{Endpoint: "e", Attempts: 4, Status: relay.StatusFailed, LastErrorCode: relay.CodeTakeover})
 }
 
 func claimDiscarded(b *storeBench) {
@@ -366,7 +382,8 @@ func claimSmall(b *storeBench) {
 }
 
 func claimNextDue(b *storeBench) {
-	l := b.ledger(failed(1, "", past), failed(2, "k", 2*time.Hour), pending(3, "k", past), pending(4, "", 3*time.Hour), parked(5, ""))
+	l := b.ledger(failed(1, "", past), failed(2, "k", 2*time.Hour), pending(3, "k", past), pending(4, "", 3*time.Hour),
+		parked(5, ""))
 	near := func(what string, got, want time.Duration) {
 		b.Helper()
 		if (got - want).Abs() > time.Minute {

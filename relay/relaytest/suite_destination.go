@@ -312,7 +312,8 @@ func (b *destinationBench) testHeaders() {
 		d := b.delivery(relay.Event{Payload: []byte(`{}`), Headers: []byte(headers)})
 		o := b.deliver(b.Context(), []relay.Delivery{d})[0]
 		if o.Kind != relay.Published && o.Kind != relay.Reject {
-			b.Errorf("headers %s: got %v (%s: %s), want published or reject: another try changes nothing", headers, o.Kind, o.Code, o.Message)
+			b.Errorf("headers %s: got %v (%s: %s), want published or reject: another try changes nothing",
+				headers, o.Kind, o.Code, o.Message)
 		}
 	}
 }
@@ -409,6 +410,7 @@ func (b *destinationBench) testGoroutines() {
 	}
 	if after > before+calls/2 {
 		stacks := make([]byte, 1<<16)
-		b.Errorf("%d goroutines before and %d after %d calls that ended\n%s", before, after, calls, stacks[:runtime.Stack(stacks, true)])
+		b.Errorf("%d goroutines before and %d after %d calls that ended\n%s",
+			before, after, calls, stacks[:runtime.Stack(stacks, true)])
 	}
 }

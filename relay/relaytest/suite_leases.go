@@ -308,7 +308,9 @@ func leaseApart(b *storeBench) {
 	names := []string{"a", "A", "a-1", "ü'\"%"}
 	for i, name := range names {
 		l := b.acquire(relay.AcquireRequest{Destination: name, Owner: "relay", TTL: longTTL})
-		b.settle(l.LeaseID, relay.Settlement{Position: int64(i + 1), Rows: []relay.Row{{Seq: 1, Status: relay.StatusFailed, Attempts: i}}})
+		b.settle(l.LeaseID, relay.Settlement{
+			Position: int64(i + 1), Rows: []relay.Row{{Seq: 1, Status: relay.StatusFailed, Attempts: i}},
+		})
 	}
 	for i, name := range names {
 		row, ok := b.Cursor(b, name)

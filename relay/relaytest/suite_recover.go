@@ -72,7 +72,7 @@ func recoverLimit(b *storeBench) {
 	l := b.lease()
 	var s relay.Settlement
 	for seq := range int64(7) {
-		s.Rows = append(s.Rows, relay.Row{Seq: seq + 1, Status: relay.StatusPublishing, Endpoint: "e", Key: fmt.Sprint(seq), OpenLane: true})
+		s.Rows = append(s.Rows, publishing(seq+1, fmt.Sprint(seq)))
 	}
 	b.settle(l, s)
 	found := b.recover(l, 3)
@@ -140,8 +140,7 @@ func recoverEndpoints(b *storeBench) {
 func recoverAbove(b *storeBench) {
 	l := b.lease()
 	b.settle(l, relay.Settlement{Position: 4, Published: []relay.Receipt{{Seq: 9}, {Seq: 3}, {Seq: 5}}, Rows: []relay.Row{
-		{Seq: 4, Status: relay.StatusFailed, Due: true}, {Seq: 6, Status: relay.StatusPublishing}, {Seq: 12, Status: relay.StatusQuarantined},
-		{Seq: 8, Status: relay.StatusDiscarded}, {Seq: 7, Status: relay.StatusPending},
+		failed(4, "", past), publishing(6, ""), quarantined(12, ""), discarded(8, ""), parked(7, ""),
 	}})
 	check(b, "numbers above", b.recover(l, 2).Above, []int64{5, 6, 7, 8, 9, 12})
 }

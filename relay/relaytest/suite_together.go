@@ -170,8 +170,8 @@ func (b *storeBench) carry(name string, events int) error {
 	return b.store.Release(ctx, lease.LeaseID)
 }
 
-// togetherFenced lets ten relays fight for one destination. Each takes the lease, moves the position on by ten, writing its name into the
-// rows, and goes without releasing it. Whoever comes too late must be told so; so each row is written once.
+// togetherFenced lets ten relays fight for one destination. Each takes the lease, moves the position on by ten, writing its
+// name into the rows, and goes without releasing it. Whoever comes too late must be told so; so each row is written once.
 func togetherFenced(b *storeBench) {
 	const rounds = 3
 	var wrote [10]int
