@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -29,12 +30,20 @@ func (c *Cluster) CreateTopic(ctx context.Context, name string, partitions int32
 	for key, value := range config {
 		settings[key] = &value
 	}
-	if _, err := admin.CreateTopic(ctx, partitions, int16(min(len(c.Brokers), 3)), settings, name); err != nil {
-		return fmt.Errorf("create topic %s: %w", name, err)
-	}
+	replicas, made := int16(min(len(c.Brokers), 3)), false
 	for {
-		if _, err = c.leaders(ctx, admin, name, partitions); err == nil {
+		if !made {
+			_, err = admin.CreateTopic(ctx, partitions, replicas, settings, name)
+			made = err == nil
+		}
+		if made {
+			_, err = c.leaders(ctx, admin, name, partitions)
+		}
+		switch {
+		case err == nil:
 			return nil
+		case !made && !errors.Is(err, kerr.InvalidReplicationFactor): // a broker that has just started does not count yet
+			return fmt.Errorf("create topic %s: %w", name, err)
 		}
 		select {
 		case <-ctx.Done():
