@@ -54,18 +54,19 @@ type Config[T any] struct {
 	MaxAttempts int
 	// RetryMin is the back-off after the first failed attempt. It doubles with each, up to RetryMax. Defaults 200 ms, 30 s.
 	RetryMin, RetryMax time.Duration
-	// HandleTimeout bounds one attempt. Default 30 s.
+	// HandleTimeout bounds one attempt, of a whole batch too. Default 30 s.
 	HandleTimeout time.Duration
 
 	// Batch is how many messages of a partition share a transaction, of those that are there anyway. When one of them fails, all of
-	// them are rolled back and handled one by one. More is faster, and holds locks longer. Default 1, at most 1,000.
+	// them are rolled back and handled one by one; the attempt in the batch is not counted. More is faster, and holds locks
+	// longer. Default 1, at most 1,000.
 	Batch int
 	// Concurrency is how many transactions are open at once, each with a connection of the database. Default 8.
 	Concurrency int
 	// QueueRecords and QueueBytes bound what a partition has waiting: what fills one pauses the partition. Defaults 1,000, 4 MiB.
 	QueueRecords, QueueBytes int
-	// FetchBytes is how much a broker is asked for at once, and FetchPartitionBytes how much of one partition. A single bigger
-	// record comes all the same. Defaults 8 MiB, 1 MiB.
+	// FetchBytes is how much a broker is asked for at once, compressed as it is, and FetchPartitionBytes how much of one partition.
+	// A single bigger record comes all the same. Defaults 8 MiB, 1 MiB.
 	FetchBytes, FetchPartitionBytes int
 
 	// StartAtEnd makes a group that has no offset yet begin with what comes from now on. Default: with the oldest there is, so

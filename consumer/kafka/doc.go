@@ -4,6 +4,19 @@
 //	poll → queue of the partition → begin, inbox, handler, commit → offset
 //	                                          └─ fails: back-off, the partition paused → … → dead-letter topic
 //
+//	consumer, err := kafka.New(kafka.Config[pgx.Tx]{
+//		Brokers: []string{"kafka:9092"},
+//		Topics:  []string{"orders"},
+//		Group:   "billing",
+//		Inbox:   box, // of inbox.New
+//		Begin:   outbox.BeginPgx(pool),
+//		Handle: func(ctx context.Context, tx pgx.Tx, m kafka.Message) error {
+//			... // the change, in tx
+//		},
+//	})
+//	...
+//	err = consumer.Run(ctx) // until ctx ends
+//
 // A Consumer is a member of a consumer group. For each message it begins a transaction of the service's database, asks the inbox
 // whether the event is new, calls the handler, commits, and only then lets the offset go forward. An offset that was not
 // committed any more (a crash, a lost partition) means that messages come again; the inbox knows them.
@@ -30,7 +43,7 @@
 // # Dead letters
 //
 // A dead letter is the message as it was, key, value and headers, with headers that say why and where it came from: see
-// HeaderCode. Its inbox record was rolled back, so it can be sent to its topic again, when what was wrong is put right. A crash
+// HeaderCode. The reason is the error's text: a handler keeps secrets out of it. Its inbox record was rolled back, so it can be sent to its topic again, when what was wrong is put right. A crash
 // between the dead letter and its offset writes it twice; the three headers of where it came from tell so. What comes behind it in the
 // partition goes on: a handler of the same aggregate then sees a gap in the versions (see inbox.Gap).
 //

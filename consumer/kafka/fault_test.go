@@ -27,8 +27,8 @@ func TestKilledBetweenCommits(t *testing.T) {
 			w.send(0, all...)
 			w.runUntilKilled(batch, 41)
 			before := w.number("select count(*) from handled")
-			if before < 41 || before == 100 || w.committed(0) > 0 {
-				t.Fatalf("%d handled and offset %d committed, want it killed on the way", before, w.committed(0))
+			if before < 41 || before == 100 || w.committed() > 0 {
+				t.Fatalf("%d handled and offset %d committed, want it killed on the way", before, w.committed())
 			}
 			r := w.start(nil)
 			w.awaitHandled(100)
@@ -37,7 +37,7 @@ func TestKilledBetweenCommits(t *testing.T) {
 			if s := r.Stats(); s.Duplicates != uint64(before) || s.Handled != uint64(100-before) {
 				t.Errorf("%d were handled before; got %+v", before, s)
 			}
-			if got := w.committed(0); got != 100 {
+			if got := w.committed(); got != 100 {
 				t.Errorf("offset %d is committed, want 100", got)
 			}
 		})
@@ -84,7 +84,7 @@ func TestDeadLetterTopicAway(t *testing.T) {
 	})
 	w.send(1, ids("other", 20)...)
 	w.awaitHandled(21)
-	if got := w.committed(0); got > 1 {
+	if got := w.committed(); got > 1 {
 		t.Errorf("offset %d is committed: the poison was dropped", got)
 	}
 	must(t, w.cluster.CreateTopic(t.Context(), letters, 1, nil))
@@ -93,7 +93,7 @@ func TestDeadLetterTopicAway(t *testing.T) {
 	}
 	w.awaitHandled(22)
 	r.stop()
-	if got := w.committed(0); got != 3 {
+	if got := w.committed(); got != 3 {
 		t.Errorf("offset %d is committed, want 3", got)
 	}
 }
@@ -101,9 +101,10 @@ func TestDeadLetterTopicAway(t *testing.T) {
 // TestRestarts: the broker, then the database go away under load and come back. Nothing is lost, dead-lettered or handled
 // twice. MaxAttempts is 2, so attempts that are counted show.
 func TestRestarts(t *testing.T) {
+	t.Parallel() // it waits for brokers to start and groups to form
 	cluster, server := kafkatest.New(t, kafkatest.Options{}), pgtest.New(t, pgtest.Options{})
 	w := newWorldOn(t, cluster, server, 3)
-	const each = 400
+	const each = 250
 	var want []string
 	for p := range int32(3) {
 		all := ids(fmt.Sprint("p", p, "-"), each)
@@ -169,7 +170,7 @@ func TestStopWaitsForWhatIsUnderWay(t *testing.T) {
 	<-begun
 	r.stop()
 	w.wantHandled("a")
-	if got := w.committed(0); got != 1 || len(begun) > 0 {
+	if got := w.committed(); got != 1 || len(begun) > 0 {
 		t.Errorf("offset %d is committed, want 1; %d more were begun", got, len(begun))
 	}
 }
@@ -212,7 +213,7 @@ func TestStopIsBounded(t *testing.T) {
 				eventually(t, "the handler's end", func() bool { return after.Load() == 1 })
 			}
 			time.Sleep(50 * time.Millisecond)
-			if got := w.committed(0); got > 0 {
+			if got := w.committed(); got > 0 {
 				t.Errorf("offset %d is committed, want none", got)
 			}
 			if n := w.number("select count(*) from handled") + w.number("select count(*) from outbox_inbox"); n > 0 {

@@ -35,7 +35,7 @@ func TestHandlesInOrderAndOnce(t *testing.T) {
 		p := r.Stats().Partitions
 		return len(p) == 2 && p[0].Lag == 0 && p[0].Next == 6 && p[0].End == 6
 	})
-	eventually(t, "offset committed while it runs", func() bool { return w.committed(0) == 6 })
+	eventually(t, "offset committed while it runs", func() bool { return w.committed() == 6 })
 	r.stop()
 	w.wantHandled("a", "b", "c", "d")
 
@@ -43,7 +43,7 @@ func TestHandlesInOrderAndOnce(t *testing.T) {
 	r = w.start(func(c *Config[*sql.Tx]) { c.CommitInterval = time.Minute })
 	w.awaitHandled(5)
 	r.stop()
-	if got := w.committed(0); got != 7 {
+	if got := w.committed(); got != 7 {
 		t.Errorf("the stop committed offset %d, want 7", got)
 	}
 	if s := r.Stats(); s.Handled != 1 || s.Duplicates != 0 {
@@ -122,7 +122,7 @@ func TestPoison(t *testing.T) {
 	close(release)
 	letter := w.letters(1)[0]
 	w.awaitHandled(52)
-	eventually(t, "offset behind the poison", func() bool { return w.committed(0) == 3 })
+	eventually(t, "offset behind the poison", func() bool { return w.committed() == 3 })
 	r.stop()
 
 	got := headers(letter)

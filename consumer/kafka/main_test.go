@@ -82,7 +82,7 @@ func (w *world) runUntilKilled(batch, after int) {
 	cmd.Env = append(os.Environ(), argsEnv+"="+string(text))
 	out, err := cmd.CombinedOutput()
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() || ctx.Err() != nil {
+	if !ok || status.Signal() != syscall.SIGKILL || ctx.Err() != nil {
 		w.t.Fatalf("the consumer ended with %v, want it killed by itself\n%s", err, out)
 	}
 }

@@ -16,8 +16,9 @@ func (r *running) partitions() int { return len(r.Stats().Partitions) }
 // TestRebalanceFinishesWhatIsUnderWay: of a partition that goes, the message under way is finished and its offset is committed; the
 // partitions that stay are not interrupted. Nothing is handled twice, not even to be absorbed by the inbox.
 func TestRebalanceFinishesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4)
-	const each = 300
+	const each = 200
 	for p := range int32(4) {
 		w.send(p, ids(fmt.Sprint("p", p, "-"), each)...)
 	}
@@ -52,6 +53,7 @@ func TestRebalanceFinishesWhatIsUnderWay(t *testing.T) {
 
 // TestRebalanceRollsBackWhatTakesTooLong: another member gets the partition soon, whatever the handler does.
 func TestRebalanceRollsBackWhatTakesTooLong(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	w.send(0, "a0")
 	w.send(1, "a1")
@@ -81,6 +83,7 @@ func TestRebalanceRollsBackWhatTakesTooLong(t *testing.T) {
 
 // TestLostPartitions: a member whom the group has given up rolls back, commits nothing, and comes back.
 func TestLostPartitions(t *testing.T) {
+	t.Parallel() // it waits for the end of a session
 	w := newWorld(t, 1)
 	all := ids("e", 200)
 	w.send(0, all...)

@@ -223,15 +223,15 @@ func (w *world) wantHandled(want ...string) {
 	}
 }
 
-// committed returns the group's offset of a partition; -1 when there is none.
-func (w *world) committed(partition int32) int64 {
+// committed returns the group's offset of partition 0; -1 when there is none.
+func (w *world) committed() int64 {
 	w.t.Helper()
 	client, err := w.cluster.Client()
 	must(w.t, err)
 	defer client.Close()
 	offsets, err := kadm.NewClient(client).FetchOffsets(w.t.Context(), w.group)
 	must(w.t, err)
-	if o, ok := offsets.Lookup(w.topic, partition); ok {
+	if o, ok := offsets.Lookup(w.topic, 0); ok {
 		return o.At
 	}
 	return -1
