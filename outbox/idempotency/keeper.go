@@ -152,8 +152,8 @@ func (k *Keeper) take(ctx context.Context, t txn.Tx, key, operation string, fing
 		var status *int64
 		var headers *string
 		var body []byte
-		if err := scan(&verdict, &status, &headers, &body); err != nil || verdict != "REPLAY" {
-			return err
+		if err := scan(&verdict, &status, &headers, &body); err != nil || verdict != "REPLAY" || status == nil || headers == nil {
+			return err // without a response there is none to replay: see the last case below
 		}
 		stored = &Response{Status: int(*status), Header: http.Header{}, Body: append([]byte{}, body...)}
 		return json.Unmarshal([]byte(*headers), &stored.Header)
