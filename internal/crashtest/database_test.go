@@ -71,6 +71,9 @@ type bench struct {
 	db       *sql.DB
 	receiver *receiver
 	relays   int
+	// brokers and topic are set where events go to Kafka.
+	brokers []string
+	topic   string
 	// repeats: the same relay may send something twice, having lost its lease or an answer in between.
 	repeats bool
 }
@@ -103,6 +106,7 @@ func (b *bench) relay(args processArgs) *process {
 	args.Name = "relay-" + string(rune('a'+b.relays-1))
 	args.Lease = cmp.Or(args.Lease, longLease)
 	args.Dialect, args.Database, args.Receiver = b.name, b.database, b.receiver.url
+	args.Brokers, args.Topic = b.brokers, b.topic
 	return start(b.T, args)
 }
 
@@ -206,7 +210,7 @@ func (b *bench) wreck(owner string) wreck {
 func (w wreck) mayRepeat(seq int64) bool {
 	switch row, found := w.rows[seq]; {
 	case found: // it was, or a relay before had it in flight and it is not tried again yet
-		return row.status == relay.StatusPublishing || row.status == relay.StatusPending && row.code == relay.CodeTakeover
+		return row.status == relay.StatusPublishing || row.code == relay.CodeTakeover
 	case seq > w.position:
 		return seq <= w.inFlightTo
 	}

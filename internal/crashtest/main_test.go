@@ -28,6 +28,9 @@ type processArgs struct {
 	Dialect  string
 	Database string
 	Receiver string // URL
+	// Brokers and Topic, when given, are where a relay sends events instead.
+	Brokers []string
+	Topic   string
 	// Point and Nth are where a relay kills itself; "" is nowhere.
 	Point relaytest.Point
 	Nth   int
@@ -79,7 +82,11 @@ func runRelay(ctx context.Context, args processArgs) error {
 	if err != nil {
 		return err
 	}
-	var destination relay.Destination = &poster{args: args}
+	destination, closeDestination, err := newDestination(args)
+	if err != nil {
+		return err
+	}
+	defer closeDestination()
 	if args.Point != "" {
 		crash := relaytest.CrashAt(args.Point, args.Nth, kill)
 		store, destination = relaytest.FaultyStore(store, crash), relaytest.FaultyDestination(destination, crash)

@@ -104,13 +104,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest) // cut off by a kill: it never arrived
 		return
 	}
-	r.mu.Lock()
-	for _, d := range p.Deliveries {
-		r.arrivals = append(r.arrivals, arrival{d, p.Owner})
-		r.inbox[d.ID] = true
-	}
-	hold := r.holding[p.Owner]
-	r.mu.Unlock()
+	hold := r.arrive(p)
 	if hold == nil {
 		return
 	}
@@ -120,6 +114,17 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case <-hold:
 	case <-request.Context().Done(): // it does not wait any longer
 	}
+}
+
+// arrive notes what has arrived. The answer is held back until what it returns is closed, unless that is nil.
+func (r *receiver) arrive(p parcel) (hold chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range p.Deliveries {
+		r.arrivals = append(r.arrivals, arrival{d, p.Owner})
+		r.inbox[d.ID] = true
+	}
+	return r.holding[p.Owner]
 }
 
 // hold keeps answers to a relay back until what it returns is called.
