@@ -131,8 +131,9 @@ func (t *tenure) takeIn(p Page, breaches breaches, now time.Time) {
 func (t *tenure) place(d *delivery, breach *Outcome) {
 	d.lane = d.endpoint.lanes[d.Key]
 	t.board.remember(d)
+	waits := d.Key != "" && (t.blind || d.mustPark())
 	switch {
-	case breach != nil:
+	case breach != nil && !(waits && t.OnQuarantine == Hold): // what would hold a lane waits for its turn: it is judged again then
 		d.lane = t.board.lane(d.endpoint, d.Key)
 		t.refuse(d, *breach)
 	case t.blind && d.Key != "":

@@ -509,3 +509,43 @@ func TestOrderOverAClaimUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// A breach of contract is read while its lane waits behind others. It must not hold the lane before those have had their turn.
+func TestBreachInALaneThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		dest := &recorder{answer: func(_ context.Context, d relay.Delivery) relay.Outcome {
+			time.Sleep(time.Second)
+			if d.ID == "a" && d.Attempt == 1 {
+				return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}
+		contract := func(e *relay.Event) *relay.Outcome {
+			if e.ID == "breach" {
+				return &relay.Outcome{Code: "SCHEMA_INVALID"}
+			}
+			return nil
+		}
+		stop := startRelay(t, relay.Config{Store: store},
+			relay.DestinationConfig{Destination: dest, OnQuarantine: relay.Hold, Contract: contract})
+		defer stop()
+		store.Enqueue(relay.Event{ID: "a", Key: "k"})
+		time.Sleep(2500 * time.Millisecond) // a has failed and is tried again: its lane waits behind it
+		store.Enqueue(relay.Event{ID: "b", Key: "k"}, relay.Event{ID: "breach", Key: "k"}, relay.Event{ID: "c", Key: "k"})
+		time.Sleep(time.Minute)
+		if got, want := dest.ids(), []string{"a", "a", "b"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+		if row, _ := store.Delivery("d", 3); row.Status != relay.StatusQuarantined || !row.OpenLane {
+			t.Errorf("the breach is %+v, want it quarantined and holding its lane", row)
+		}
+		if err := store.Discard("d", 3); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got, want := dest.ids(), []string{"a", "a", "b", "c"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+	})
+}

@@ -111,6 +111,8 @@ func (w *world) judgeStart(p *process, far *farSide, f *fact, d *relay.Delivery,
 		w.violateLocked(f.id, "bytes as they are: %s arrived at %s as %+v", f.id, far.name, *d.Event)
 	case !far.topics.Match(f.topic):
 		w.violateLocked(f.id, "only what is wanted: %s with topic %s was delivered to %s", f.id, f.topic, far.name)
+	case far.contracts && f.class == breach:
+		w.violateLocked(f.id, "no breach of contract: %s was delivered to %s", f.id, far.name)
 	case now.Before(f.available):
 		w.violateLocked(f.id, "not before it is available: %s was delivered to %s %v early", f.id, far.name, f.available.Sub(now))
 	}
@@ -512,6 +514,10 @@ func (w *world) judgeEnd(e endPlan, f *fact, t *track, row relaytest.DeliveryRow
 			w.reached["crashed relay"]++
 			if f.class != killer && t.lost == 0 {
 				bad("one poison event harms nobody else: no process ended while it was in hand")
+			}
+		case codeBreach:
+			if !e.contracts || f.class != breach {
+				bad("no lost event: it keeps its contract")
 			}
 		default:
 			if !t.everRejected {

@@ -87,6 +87,9 @@ func (w *world) start(owner string, chance *rand.Rand) *process {
 	for _, e := range w.plan.ends {
 		d := e.config
 		d.Destination = p.destination(w.ends[e.name])
+		if e.contracts {
+			d.Contract = w.contract
+		}
 		config.Destinations = append(config.Destinations, d)
 	}
 	r, err := relay.New(config)
@@ -110,6 +113,15 @@ func lockedChance(source *rand.Rand) func() float64 {
 		defer mu.Unlock()
 		return source.Float64()
 	}
+}
+
+// contract judges an event as the contracts of a destination do.
+func (w *world) contract(e *relay.Event) *relay.Outcome {
+	if w.classOf(e.ID) != breach {
+		return nil
+	}
+	w.reach("breach of contract")
+	return &relay.Outcome{Kind: relay.Reject, Code: codeBreach, Message: "the field of the breach"}
 }
 
 // store is the process's way to the store. Between the two lies what gets lost and late.

@@ -33,7 +33,7 @@ var sometimes = []string{
 	"recover answer lost",
 	"frozen past the lease", "cut off past the lease", "killed", "stopped", "postponed", "batch of one lane", "batch of many lanes",
 	"held by a quarantine", "discarded", "discarded in a held lane", "retried by an operator", "paused", "woken", "lanes cut",
-	"released delivery", "zombie arrives", "no ledger",
+	"released delivery", "zombie arrives", "no ledger", "breach of contract",
 }
 
 // TestSimulation makes thousands of hostile runs. The promises of the design must hold in each, and all the interesting

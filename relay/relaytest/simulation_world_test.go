@@ -57,6 +57,7 @@ type endPlan struct {
 	batch     int
 	endpoints int // 0: it is no router
 	topics    relay.Topics
+	contracts bool
 	config    relay.DestinationConfig
 }
 
@@ -88,6 +89,7 @@ func newEndPlan(chance *rand.Rand, name string, lease time.Duration) endPlan {
 	if chance.IntN(4) == 0 {
 		e.topics = relay.Topics{"orders.*"}
 	}
+	e.contracts = chance.IntN(3) == 0
 	e.config = relay.DestinationConfig{
 		Name:         name,
 		Topics:       e.topics,
@@ -116,7 +118,10 @@ const (
 	hopeless       // never accepted, never rejected
 	flaky          // accepted after some attempts
 	killer         // ends the process that delivers it
+	breach         // breaks its contract, where there are contracts
 )
+
+const codeBreach = "SCHEMA_INVALID"
 
 // fact is an event as its producer knows it.
 type fact struct {
@@ -289,6 +294,8 @@ func (w *world) newFact(chance *rand.Rand, id, key string) *fact {
 		f.class = flaky
 	case n < 20 && w.plan.killers:
 		f.class = killer
+	case n < 22:
+		f.class = breach
 	}
 	if chance.IntN(20) == 0 {
 		f.available = time.Now().Add(time.Duration(chance.IntN(5000)) * time.Millisecond)
