@@ -1,12 +1,12 @@
-# What a contributor does. PostgreSQL and Node.js must be installed; .ci/run shows how on Debian.
+# What a contributor does. PostgreSQL, Node.js, Java and Maven must be installed; .ci/run shows how on Debian.
 
 .PHONY: build test race sim fuzz bench lint demo
 
 build: ## bin/pillarbox
 	go build -o bin/pillarbox ./cmd/pillarbox
 
-test: ## every test of every module, against real PostgreSQL, SQLite, HTTP and Node.js
-	go test ./... ./outbox/... ./bench/...
+test: ## every test of every module, against real PostgreSQL, SQLite, Kafka, HTTP and Node.js
+	go test -timeout 20m ./... ./outbox/... ./bench/...
 
 race: ## the same with the race detector
 	go test -race ./... ./outbox/...
