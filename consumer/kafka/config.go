@@ -63,7 +63,8 @@ type Config[T any] struct {
 	Batch int
 	// Concurrency is how many transactions are open at once, each with a connection of the database. Default 8.
 	Concurrency int
-	// QueueRecords and QueueBytes bound what a partition has waiting: what fills one pauses the partition. Defaults 1,000, 4 MiB.
+	// QueueRecords and QueueBytes bound what a partition has waiting: what fills one pauses the partition. One fetch more may
+	// be there. Defaults 1,000, 4 MiB.
 	QueueRecords, QueueBytes int
 	// FetchBytes is how much a broker is asked for at once, compressed as it is, and FetchPartitionBytes how much of one partition.
 	// A single bigger record comes all the same. Defaults 8 MiB, 1 MiB.

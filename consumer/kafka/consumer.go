@@ -97,7 +97,7 @@ func (c *Consumer[T]) Run(ctx context.Context) error {
 		return fmt.Errorf("consume %v: %w", c.Topics, err)
 	}
 	for ctx.Err() == nil {
-		fetches := client.PollRecords(ctx, c.QueueRecords)
+		fetches := client.PollFetches(ctx) // all of it: the client would throw away what a paused partition leaves
 		failed := c.dispatch(ctx, fetches)
 		client.AllowRebalance()
 		if failed {

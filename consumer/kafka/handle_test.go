@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -309,20 +310,22 @@ where before is not null and pos <> before + 1`); n > 0 {
 	}
 }
 
-// TestMemoryIsBounded: a partition that waits takes no more than its queue.
+// TestMemoryIsBounded: a partition that waits takes no more than its queue and one fetch.
 func TestMemoryIsBounded(t *testing.T) {
 	w := newWorld(t, 1)
-	const total = 3000
-	w.send(0, ids("e", total)...)
+	const total, chunk = 1500, 20
+	for all := range slices.Chunk(ids("e", total), chunk) {
+		w.send(0, all...) // a record batch
+	}
 	release := make(chan struct{})
 	r := w.start(func(c *Config[*sql.Tx]) {
-		c.QueueRecords, c.Batch, c.HandleTimeout = 100, 50, time.Hour
+		c.QueueRecords, c.Batch, c.HandleTimeout, c.FetchPartitionBytes = 100, 50, time.Hour, 4<<10
 		c.Handle = func(ctx context.Context, tx *sql.Tx, m Message) error { <-release; return handle(ctx, tx, m) }
 	})
 	eventually(t, "a full queue", func() bool { s := r.Stats(); return len(s.Partitions) == 1 && s.Partitions[0].Queued >= 100 })
 	time.Sleep(2 * fetchWait)
-	if got := r.Stats().Partitions[0]; got.Queued > 200 || got.Lag != total {
-		t.Errorf("got %+v, want at most a queue and a poll of 100", got)
+	if got := r.Stats().Partitions[0]; got.Queued > 100+5*chunk || got.Lag != total {
+		t.Errorf("got %+v, want at most a queue of 100 and a fetch of 4 KiB", got)
 	}
 	close(release)
 	w.awaitHandled(total)
