@@ -49,7 +49,8 @@ type DestinationConfig struct {
 	// Timeout bounds one call of Deliver. Default 10 s; it must not exceed two thirds of the lease.
 	Timeout time.Duration
 	// Concurrency is how many calls of Deliver are under way at once. Default 32, for a Batcher 4. One of several endpoints
-	// takes a quarter of it at most, if it has no limit of its own (Limiter).
+	// takes a quarter of it at most, or as many as open its breaker, if it has no limit of its own (Limiter). What has been
+	// under way to one of several endpoints for more than a second does not count, up to as many again.
 	Concurrency int
 	// MaxInFlight bounds the deliveries that are held in memory, being read ahead, waiting or under way.
 	// Default 8 batches, at least 4,096.

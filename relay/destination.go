@@ -28,8 +28,8 @@ type Router interface {
 
 // A Limiter is a Router that knows how much its endpoints take at once.
 type Limiter interface {
-	// EndpointLimit is how many calls of Deliver may be under way for the endpoint, at most Concurrency; 0: a quarter of
-	// Concurrency, or all of it for the endpoint "", which is the only one.
+	// EndpointLimit is how many calls of Deliver may be under way for the endpoint, at most Concurrency; 0: the default, see
+	// DestinationConfig.Concurrency.
 	EndpointLimit(endpoint string) int
 }
 

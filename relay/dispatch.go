@@ -32,7 +32,7 @@ func (t *tenure) dispatch(now time.Time) {
 	if t.isolating {
 		limit, size = 1, 1
 	}
-	for t.calls < limit {
+	for t.calls-min(t.slow, limit) < limit { // what is slow takes no room from the others, as long as it is not more than that
 		e := t.nextEndpoint(now)
 		if e == nil {
 			t.idleSlots = true
@@ -254,15 +254,19 @@ func (t *tenure) countUncertain(d *delivery, o Outcome, v verdict) {
 	}
 }
 
-// markSlow writes down the deliveries of calls that have been under way for long, when others have got past them: the
-// position moves on, and one slow delivery never stops the others.
+// markSlow counts the calls that have been under way for long, and writes their deliveries down when others have got past
+// them: the position moves on, and one slow delivery never stops the others.
 func (t *tenure) markSlow(now time.Time) {
+	t.slow = 0
 	for _, c := range t.underWay {
-		if c.marked {
-			continue
-		}
 		if when := c.started.Add(slowAfter); when.After(now) {
 			t.at(when)
+			continue
+		}
+		if c.endpoint.name != "" {
+			t.slow++
+		}
+		if c.marked {
 			continue
 		}
 		marked := 0

@@ -50,7 +50,8 @@ type tenure struct {
 	readFails  *backoff
 
 	// Delivering.
-	calls     int
+	calls     int // under way
+	slow      int // of these, calls to one of several endpoints that have been under way for long
 	underWay  []*call
 	callsCtx  context.Context
 	endCalls  context.CancelCauseFunc
@@ -101,7 +102,7 @@ const (
 	// idleSettle is how often a position that moved over unwanted events alone is written, and a bound is taken.
 	idleSettle = time.Second
 	// endpointShare is the part of the concurrency, 1/endpointShare, that one of several endpoints may take: one that does
-	// not answer must not take all of it until its first timeouts open the breaker.
+	// not answer must not take all of it. It may take as much as it needs for its first timeouts to open the breaker.
 	endpointShare = 4
 	// pageSize is how many events are read, or claimed from the ledger, at once.
 	pageSize = 1000
@@ -125,7 +126,7 @@ func newTenure(u *unit, lease Lease, sent time.Time) *tenure {
 		settledTo:  lease.Position,
 		highest:    lease.Position,
 		pages:      make(chan func(time.Time), 1),
-		answers:    make(chan *call, u.Concurrency),
+		answers:    make(chan *call, 2*u.Concurrency),
 		written:    make(chan func(time.Time), 1),
 		timer:      time.NewTimer(0),
 	}
@@ -142,7 +143,7 @@ func newTenure(u *unit, lease Lease, sent time.Time) *tenure {
 func (t *tenure) newEndpoint(name string) *endpoint {
 	limit := t.Concurrency
 	if name != "" {
-		limit = max(1, limit/endpointShare)
+		limit = min(limit, max(limit/endpointShare, t.Breaker.Failures))
 	}
 	if t.limiter != nil {
 		if n := t.limiter.EndpointLimit(name); n > 0 {
