@@ -19,8 +19,8 @@ type Config struct {
 	Endpoints Endpoints
 	// EndpointHeader is the event header that names the endpoint. Default: the partition key names it.
 	EndpointHeader string
-	// MaxInFlight bounds the deliveries under way to one endpoint that has no limit of its own. Default 0: a quarter of
-	// the relay's concurrency for the destination, or all of it when there is just one endpoint.
+	// MaxInFlight bounds the deliveries under way to one endpoint that has no limit of its own. Default 0: what
+	// relay.DestinationConfig says under Concurrency, which is all of it when there is just one endpoint.
 	MaxInFlight int
 
 	// Method is POST or PUT. Default POST.
