@@ -16,7 +16,7 @@ import (
 // rate at which their events arrive, against that of a run in which it answers like them.
 type holed struct {
 	events, endpoints, perEndpoint int
-	timeout                        time.Duration
+	timeout, takes                 time.Duration
 	report                         report
 }
 
@@ -25,6 +25,8 @@ func blackholeFlags(flags *flag.FlagSet) measurement {
 	flags.IntVar(&h.events, "events", 200_000, "events in the log, spread evenly over the endpoints")
 	flags.IntVar(&h.endpoints, "endpoints", 20, "how many endpoints there are; the first is the black hole")
 	flags.DurationVar(&h.timeout, "timeout", 10*time.Second, "how long a delivery may take; 10s is the relay's default")
+	flags.DurationVar(&h.takes, "answer-after", 0, "how long the receiver takes for an answer; 0: the processors are the limit, "+
+		"otherwise the requests under way are")
 	flags.IntVar(&h.perEndpoint, "per-endpoint", 0, "deliveries under way to one endpoint at once; 0: the destination's default")
 	return h.measure
 }
@@ -35,8 +37,8 @@ const endpointHeader = "supplier"
 func endpointName(i int) string { return fmt.Sprintf("supplier-%02d", i) }
 
 func (h *holed) measure(ctx context.Context, s *session) (*report, error) {
-	if h.endpoints < 2 || h.events < 2*h.endpoints || h.perEndpoint < 0 {
-		return nil, errors.New("--endpoints must be at least 2, --events twice that, --per-endpoint not negative")
+	if h.endpoints < 2 || h.events < 2*h.endpoints || h.perEndpoint < 0 || h.takes < 0 {
+		return nil, errors.New("--endpoints must be at least 2, --events twice that, --per-endpoint and --answer-after not negative")
 	}
 	log, err := s.newLog(ctx, "blackhole", h.events)
 	if err != nil {
@@ -56,6 +58,7 @@ func (h *holed) measure(ctx context.Context, s *session) (*report, error) {
 	h.report.note("events", h.events)
 	h.report.note("endpoints", h.endpoints)
 	h.report.note("timeout_seconds", h.timeout.Seconds())
+	h.report.note("answer_after_seconds", h.takes.Seconds())
 	h.report.note("per_endpoint", h.perEndpoint)
 	return &h.report, nil
 }
@@ -76,6 +79,7 @@ func (h *holed) round(ctx context.Context, s *session, log *eventLog) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, r.check(), r.close()) }()
+	r.takes = h.takes
 	hole, err := openBlackHole()
 	if err != nil {
 		return err

@@ -45,7 +45,8 @@ func kafkaFlags(flags *flag.FlagSet) measurement {
 
 func (k *toKafka) measure(ctx context.Context, s *session) (_ *report, err error) {
 	if k.events < 2 || k.textbookEvents < 1 || k.singleEvents < 1 || k.partitions < 1 || k.rate*k.seconds < 1 {
-		return nil, errors.New("--events must be at least 2, --textbook-events, --single-events, --partitions and --rate times --seconds at least 1")
+		return nil, errors.New("--events must be at least 2; --textbook-events, --single-events, --partitions, and --rate times " +
+			"--seconds at least 1")
 	}
 	k.textbookEvents, k.singleEvents = min(k.textbookEvents, k.events), min(k.singleEvents, k.events)
 	s.say("start Kafka")
@@ -292,7 +293,9 @@ func (k *toKafka) latency(ctx context.Context, s *session, log *eventLog) error 
 }
 
 // loadTo is load with a destination in place of the null one.
-func (s *session) loadTo(ctx context.Context, log *eventLog, to relay.Destination, n int, interval time.Duration) ([]timing, error) {
+func (s *session) loadTo(
+	ctx context.Context, log *eventLog, to relay.Destination, n int, interval time.Duration,
+) ([]timing, error) {
 	if err := log.empty(ctx); err != nil {
 		return nil, err
 	}

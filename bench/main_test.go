@@ -73,7 +73,7 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestBlackhole(t *testing.T) {
-	got := measured(t, "blackhole", "--events", "400", "--timeout", "300ms", "--rounds", "1", "--database", server(t))
+	got := measured(t, "blackhole", "--events", "400", "--timeout", "300ms", "--answer-after", "1ms", "--rounds", "1", "--database", server(t))
 	wantPositive(t, got, "healthy_per_s", "blackhole_per_s")
 	if _, ok := got["loss_percent"].(float64); !ok {
 		t.Errorf("loss_percent: got %v, want a number", got["loss_percent"])

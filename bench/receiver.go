@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	httpdest "github.com/pillarbox-dev/pillarbox/destination/http"
 	"github.com/pillarbox-dev/pillarbox/outbox/webhook"
@@ -23,6 +24,7 @@ const signatureHeader = "Bench-Signature"
 type receiver struct {
 	url        string
 	secretFile string
+	takes      time.Duration // from a request's arrival to its answer
 
 	secret   []byte
 	listener net.Listener
@@ -80,6 +82,7 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+	time.Sleep(r.takes)
 	w.WriteHeader(http.StatusOK)
 	if a := r.watch.Load(); a != nil && a.counts(request.URL.Path[1:]) {
 		a.add(1)
