@@ -211,7 +211,7 @@ func TestLaneOverSeveralTopics(t *testing.T) {
 	wantAll(t, deliver(t, d, batch...), relay.Published, "")
 	for n, topic := range []string{a, b} {
 		for i, r := range cluster.Records(t, topic, 10) {
-			if id, _ := header(r, headerID); id != batch[2*i+n].ID {
+			if id := eventID(r); id != batch[2*i+n].ID {
 				t.Errorf("%s: record %d is %s, want %s", topic, i, id, batch[2*i+n].ID)
 			}
 		}

@@ -21,8 +21,9 @@ type call struct {
 	first    int    // no item before it waits
 	bytes    int    // of all records
 	routes   map[string]*route
-	wave     int     // counts from 1
-	slots    []*slot // of this wave
+	wave     int            // counts from 1
+	slots    []*slot        // of this wave
+	failures map[string]int // events by the code of their outcome
 }
 
 // item is one event on its way.
@@ -60,7 +61,7 @@ type slot struct {
 func newCall(d *Destination, batch []relay.Delivery) *call {
 	c := &call{
 		d: d, batch: batch, outcomes: make([]relay.Outcome, len(batch)), items: make([]item, len(batch)), waiting: len(batch),
-		routes: map[string]*route{},
+		routes: map[string]*route{}, failures: map[string]int{},
 	}
 	composer := newComposer(d, len(batch))
 	lanes := map[string]*lane{}
@@ -102,6 +103,11 @@ func (c *call) routeTo(topic string) *route {
 
 // run sends wave after wave until every event has its outcome or the time is over.
 func (c *call) run(ctx context.Context) {
+	defer func() {
+		for code, n := range c.failures {
+			c.d.config.Observer.Failed(n, code)
+		}
+	}()
 	if c.bytes < c.d.config.BatchSize {
 		hold(ctx, c.d.config.Linger)
 	}
@@ -147,6 +153,9 @@ func (c *call) settle(i int, o relay.Outcome) {
 	it := &c.items[i]
 	c.outcomes[i], it.done = o, true
 	c.waiting--
+	if o.Code != "" {
+		c.failures[o.Code]++
+	}
 	if it.lane != nil && o.Kind != relay.Published && o.Kind != relay.Reject {
 		it.lane.stopped = true
 	}
@@ -252,7 +261,11 @@ func (c *call) judge(ctx context.Context, p *producer, wave []int, t *tally) {
 		return
 	}
 	e := t.end(p.written.Load())
-	c.d.pool.discard(p)
+	if t.flushed {
+		c.d.pool.discard(p)
+	} else {
+		p.client.Close() // now, since what it still holds goes to the next one
+	}
 	for _, s := range c.slots {
 		c.judgeSlot(ctx, s, e)
 	}
@@ -329,9 +342,6 @@ func (c *call) condemn(s *slot, failed []int, o relay.Outcome) {
 
 // settleFailed gives those of a record batch the same outcome; behind the first of a lane the others are uncharged.
 func (c *call) settleFailed(failed []int, o relay.Outcome) {
-	if o.Code != "" {
-		c.d.config.Observer.Failed(len(failed), o.Code)
-	}
 	for _, i := range failed {
 		c.settle(i, o)
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,13 +136,16 @@ func (c *Config) problems() (problems []error) {
 	}
 	for _, b := range c.Brokers {
 		host, port, _ := net.SplitHostPort(b)
-		if number, err := net.LookupPort("tcp", port); err != nil || number == 0 || host == "" || strings.ContainsAny(host, "/@ ") {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 || host == "" || strings.ContainsAny(host, "/@ ") {
 			wrong("brokers: %q is no address: write host:9092", b)
 		}
 	}
-	for _, name := range append([]string{c.Topic}, slices.Sorted(maps.Values(c.Topics))...) {
-		if fault := topicFault(strings.ReplaceAll(name, placeholder, "t")); fault != "" {
-			wrong("topic %q %s: %s", name, fault, topicHint)
+	if fault := topicFault(strings.ReplaceAll(c.Topic, placeholder, "t")); fault != "" {
+		wrong("topic %q %s: %s", c.Topic, fault, topicHint)
+	}
+	for _, from := range slices.Sorted(maps.Keys(c.Topics)) {
+		if fault := topicFault(c.Topics[from]); fault != "" {
+			wrong("topic_map of %q: topic %q %s: %s", from, c.Topics[from], fault, topicHint)
 		}
 	}
 	if c.MaxBatch < 1 || c.MaxBatch > maxBatch {

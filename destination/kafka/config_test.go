@@ -15,7 +15,8 @@ func TestProblemsComeAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`"host:port"`, "http://x", `topic "a b"`, `topic ".."`, "max_batch -1", "batch_size 5", "max_record_size 1",
+	for _, want := range []string{`"host:port"`, "http://x", `topic "a b"`, `topic_map of "x": topic ".."`, "max_batch -1",
+		"batch_size 5", "max_record_size 1",
 		"linger 1h", "compression is", "request_timeout", "tls.cert_file", "sasl.mechanism"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s:\n%v", want, err)

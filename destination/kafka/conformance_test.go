@@ -45,8 +45,7 @@ func (f *farEnd) Received(testing.TB) []relaytest.Received {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	for _, r := range f.consumer.PollFetches(ctx).Records() {
-		id, _ := header(r, headerID)
-		f.received = append(f.received, relaytest.Received{ID: id, Key: string(r.Key), Payload: r.Value})
+		f.received = append(f.received, relaytest.Received{ID: eventID(r), Key: string(r.Key), Payload: r.Value})
 	}
 	return f.received
 }

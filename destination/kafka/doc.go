@@ -1,5 +1,5 @@
-// Package kafka publishes events to Apache Kafka: the destination end of transaction → log → lanes → destination → outcome →
-// settle. A call of Deliver becomes one record batch for each partition, and what the broker says of it one relay.Outcome
+// Package kafka publishes events to Apache Kafka: the destination end of transaction → log → lanes → destination →
+// outcome → settle. A call of Deliver becomes one record batch for each partition, and what the broker says of it one relay.Outcome
 // for each event.
 //
 // Reading order: config.go and destination.go hold a delivery together; call.go is one call of Deliver, from its events to

@@ -104,11 +104,16 @@ var meanings = []meaning{
 	{err: kerr.IllegalSaslState, kind: relay.Unavailable, code: CodeAuth, hint: hintAuth, pause: true},
 	{err: kerr.ClusterAuthorizationFailed, kind: relay.Unavailable, code: CodeDenied,
 		hint: "give the relay's user the right IDEMPOTENT_WRITE on the cluster", pause: true},
-	{err: kerr.SecurityDisabled, kind: relay.Unavailable, code: CodeDenied, hint: "check the security settings of the cluster", pause: true},
-	{err: kerr.UnsupportedVersion, kind: relay.Unavailable, code: CodeVersion, hint: "use brokers of version 1.0 or later", pause: true},
-	{err: kerr.UnsupportedForMessageFormat, kind: relay.Unavailable, code: CodeVersion, hint: "raise the message format of the topic", pause: true},
-	{err: kerr.UnsupportedCompressionType, kind: relay.Unavailable, code: CodeVersion, hint: "choose another compression", pause: true},
-	{err: kerr.InvalidRequiredAcks, kind: relay.Unavailable, code: CodeVersion, hint: "the broker does not know acks=all", pause: true},
+	{err: kerr.SecurityDisabled, kind: relay.Unavailable, code: CodeDenied, pause: true,
+		hint: "check the security settings of the cluster"},
+	{err: kerr.UnsupportedVersion, kind: relay.Unavailable, code: CodeVersion, pause: true,
+		hint: "use brokers of version 1.0 or later"},
+	{err: kerr.UnsupportedForMessageFormat, kind: relay.Unavailable, code: CodeVersion, pause: true,
+		hint: "raise the message format of the topic"},
+	{err: kerr.UnsupportedCompressionType, kind: relay.Unavailable, code: CodeVersion, pause: true,
+		hint: "choose another compression"},
+	{err: kerr.InvalidRequiredAcks, kind: relay.Unavailable, code: CodeVersion, pause: true,
+		hint: "the broker does not know acks=all"},
 }
 
 // outcomeOf says what an error means for the deliveries that it stopped.
@@ -191,11 +196,6 @@ func isRecordFault(err error) bool {
 
 func isUnknownTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
-}
-
-// isClosed: the record was given up because its producer was.
-func isClosed(err error) bool {
-	return errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.Canceled)
 }
 
 // isFinalFault: another connection would fail in the same way.

@@ -91,7 +91,8 @@ func keyIn(partition int32, n int) string {
 // everything returns the ids in the topic, by key and in order.
 func everything(t *testing.T, c *kfake.Cluster, n int) map[string][]string {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("t"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +102,7 @@ func everything(t *testing.T, c *kfake.Cluster, n int) map[string][]string {
 	found := map[string][]string{}
 	for got := 0; got < n && ctx.Err() == nil; {
 		for _, r := range client.PollFetches(ctx).Records() {
-			id, _ := header(r, headerID)
-			found[string(r.Key)] = append(found[string(r.Key)], id)
+			found[string(r.Key)] = append(found[string(r.Key)], eventID(r))
 			got++
 		}
 	}
@@ -112,7 +112,9 @@ func everything(t *testing.T, c *kfake.Cluster, n int) map[string][]string {
 // One partition fails in the midst of a call of several waves. What was sent stays, what stands behind it in its lanes is not
 // sent, the other partitions go on, and after all was delivered again everything is there once and in order.
 func TestPartitionFailsInTheMidstOfACall(t *testing.T) {
-	for _, fault := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.KafkaStorageError} {
+	for _, fault := range []*kerr.Error{
+		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.KafkaStorageError,
+	} {
 		t.Run(fault.Message, func(t *testing.T) {
 			t.Parallel()
 			c := fake(t)

@@ -85,7 +85,9 @@ type wrapper envelope.Message
 func (w wrapper) Wrap(*relay.Event) (envelope.Message, error) { return envelope.Message(w), nil }
 
 func TestHeadersOfTheEnvelopeWin(t *testing.T) {
-	event := relay.Event{ID: "id", Type: "T", Version: 2, SchemaRef: "s", Topic: "t", Headers: []byte(`{"eventId":"false","own":"1","x":"2"}`)}
+	event := relay.Event{
+		ID: "id", Type: "T", Version: 2, SchemaRef: "s", Topic: "t", Headers: []byte(`{"eventId":"false","own":"1","x":"2"}`),
+	}
 	for _, test := range []struct {
 		name     string
 		envelope wrapper

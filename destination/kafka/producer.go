@@ -169,6 +169,7 @@ type tally struct {
 	failures map[*kgo.Record]error
 	cause    error // the wave was broken off
 	closed   bool  // what comes now is too late
+	flushed  bool  // the wave was sent; written and read by the call alone
 }
 
 // promise is called for each record, by one goroutine.
@@ -240,6 +241,7 @@ func (c *call) send(ctx context.Context, p *producer, wave []int) *tally {
 			return t
 		}
 	}
+	t.flushed = true
 	if p.client.Flush(sending) != nil {
 		t.breakOff(context.Cause(sending))
 	}

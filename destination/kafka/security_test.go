@@ -135,7 +135,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", test.name, problems, test.want)
 		}
 	}
-	if problems := newDestination(t, []string{"127.0.0.1:1"}).Check(t.Context()); len(problems) != 1 || !strings.Contains(problems[0].Error(), CodeDial) {
+	problems := newDestination(t, []string{"127.0.0.1:1"}).Check(t.Context())
+	if len(problems) != 1 || !strings.Contains(problems[0].Error(), CodeDial) {
 		t.Errorf("nobody there: got %v", problems)
 	}
 }

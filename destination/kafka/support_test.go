@@ -73,21 +73,19 @@ func wantAll(t testing.TB, outcomes []relay.Outcome, kind relay.Kind, code strin
 	}
 }
 
-// header returns the value of a record's header, and how many there are of that name.
-func header(r *kgo.Record, name string) (value string, n int) {
+// eventID is what a consumer dedupes by.
+func eventID(r *kgo.Record) string {
 	for _, h := range r.Headers {
-		if h.Key == name {
-			value = string(h.Value)
-			n++
+		if h.Key == headerID {
+			return string(h.Value)
 		}
 	}
-	return value, n
+	return ""
 }
 
 func eventIDs(records []*kgo.Record) (ids []string) {
 	for _, r := range records {
-		id, _ := header(r, headerID)
-		ids = append(ids, id)
+		ids = append(ids, eventID(r))
 	}
 	return ids
 }

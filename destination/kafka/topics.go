@@ -223,19 +223,15 @@ func (c *call) learn(r *route, found topic) {
 		return
 	}
 	r.over = true
-	n := 0
 	for i := range c.items {
-		it := &c.items[i]
-		switch {
+		switch it := &c.items[i]; {
 		case it.done || it.route != r:
 		case it.lane != nil && it.lane.stopped:
 			c.settle(i, relay.Outcome{Kind: relay.Released})
 		default:
 			c.settle(i, *found.fault)
-			n++
 		}
 	}
-	c.d.config.Observer.Failed(n, found.fault.Code)
 }
 
 // doubt waits until the topics that nobody knew are looked for again. The others have been served by now.

@@ -142,8 +142,8 @@ func (b *Broker) launch() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd := exec.Command("java", "-Xmx"+b.heap, "-XX:TieredStopAtLevel="+tier(b.heap), "-XX:+UseSerialGC",
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(context.Background(), "java", "-Xmx"+b.heap, "-XX:TieredStopAtLevel="+tier(b.heap), "-XX:+UseSerialGC",
 		"-Dlog4j2.configurationFile=file:"+filepath.Join(b.dir, "log4j2.properties"),
 		"-cp", filepath.Join(b.cluster.lib, "*"), "kafka.Kafka", b.propertiesFile())
 	cmd.Dir = b.dir
@@ -212,7 +212,7 @@ func (b *Broker) end(signal syscall.Signal) error {
 		b.process = nil
 		return nil
 	case <-time.After(stopTimeout):
-		return fmt.Errorf("Kafka (process %d) did not stop within %v of the signal %v", p.pid, stopTimeout, signal)
+		return fmt.Errorf("process %d of Kafka did not stop within %v of the signal %v", p.pid, stopTimeout, signal)
 	}
 }
 

@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -22,7 +23,8 @@ const version = "4.3.1"
 func fetch() (string, error) {
 	if lib := os.Getenv("PILLARBOX_KAFKA_LIB"); lib != "" {
 		if jars, _ := filepath.Glob(filepath.Join(lib, "kafka_*.jar")); len(jars) == 0 {
-			return "", fmt.Errorf("no kafka_*.jar in PILLARBOX_KAFKA_LIB=%s: name the libs folder of Kafka %s, or unset it", lib, version)
+			return "", fmt.Errorf("no kafka_*.jar in PILLARBOX_KAFKA_LIB=%s: name the libs folder of Kafka %s, or unset it",
+				lib, version)
 		}
 		return lib, needs("java", "default-jre-headless")
 	}
@@ -67,7 +69,7 @@ func download(lib string) error {
 	if err := os.WriteFile(filepath.Join(work, "pom.xml"), pom, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.Command("mvn", "-B", "-q", "-f", filepath.Join(work, "pom.xml"),
+	cmd := exec.CommandContext(context.Background(), "mvn", "-B", "-q", "-f", filepath.Join(work, "pom.xml"),
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+filepath.Join(work, "lib"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("fetch Apache Kafka %s with Maven: %w (is its repository reachable?)\n%s", version, err, out)

@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os/exec"
@@ -24,7 +25,7 @@ rm -rf "$1"
 `
 
 func startGuard(dir string) (*guard, error) {
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "kafkatest-guard", dir)
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", guardScript, "kafkatest-guard", dir)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	alive, err := cmd.StdinPipe()

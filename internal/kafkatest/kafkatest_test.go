@@ -3,6 +3,7 @@ package kafkatest_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,10 +63,10 @@ func TestBrokersEndWithAKilledOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := filepath.Dir(filepath.Dir(filepath.Dir(c.Brokers[0].LogFile())))
-		os.Stdout.WriteString("PID " + strconv.Itoa(c.Brokers[0].PID()) + " " + dir + "\n")
+		fmt.Println("PID", c.Brokers[0].PID(), dir)
 		select {}
 	}
-	owner := exec.Command(os.Args[0], "-test.run=^TestBrokersEndWithAKilledOwner$")
+	owner := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBrokersEndWithAKilledOwner$")
 	owner.Env = append(os.Environ(), "KAFKATEST_OWNER=1")
 	out, err := owner.StdoutPipe()
 	if err != nil {

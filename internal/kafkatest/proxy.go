@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -25,7 +26,7 @@ func newProxy(broker string) (*Proxy, error) {
 }
 
 func (p *Proxy) start(addr string) error {
-	l, err := net.Listen("tcp", addr)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return err
 	}
@@ -47,12 +48,12 @@ func (p *Proxy) start(addr string) error {
 
 // carry joins a client with the broker until one of them ends.
 func (p *Proxy) carry(client net.Conn) {
-	defer client.Close()
-	broker, err := net.Dial("tcp", p.broker)
+	defer func() { _ = client.Close() }()
+	broker, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.broker)
 	if err != nil {
 		return
 	}
-	defer broker.Close()
+	defer func() { _ = broker.Close() }()
 	if !p.keep(client, broker) {
 		return
 	}

@@ -96,7 +96,7 @@ func (c *Cluster) leaders(ctx context.Context, admin *kadm.Client, topic string,
 	for i := range leaders {
 		p, known := details[topic].Partitions[int32(i)]
 		if !known || p.Err != nil || p.Leader < 1 || int(p.Leader) > len(c.Brokers) {
-			return nil, fmt.Errorf("partition %d of %s has no leader (%v)", i, topic, p.Err)
+			return nil, errors.Join(fmt.Errorf("partition %d of %s has no leader", i, topic), p.Err)
 		}
 		leaders[i] = c.Brokers[p.Leader-1]
 	}
@@ -120,7 +120,8 @@ func (c *Cluster) awaitAll() error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d brokers within %v: %w\n%s", len(up), len(c.Brokers), startTimeout, errors.Join(err, ctx.Err()), c.Log())
+			return fmt.Errorf("%d of %d brokers within %v: %w\n%s", len(up), len(c.Brokers), startTimeout,
+				errors.Join(err, ctx.Err()), c.Log())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
