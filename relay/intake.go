@@ -131,9 +131,9 @@ func (t *tenure) takeIn(p Page, breaches breaches, now time.Time) {
 func (t *tenure) place(d *delivery, breach *Outcome) {
 	d.lane = d.endpoint.lanes[d.Key]
 	t.board.remember(d)
-	waits := d.Key != "" && (t.blind || d.mustPark())
+	goesOn := d.Key == "" || !t.blind && !d.mustPark()
 	switch {
-	case breach != nil && !(waits && t.OnQuarantine == Hold): // what would hold a lane waits for its turn: it is judged again then
+	case breach != nil && (goesOn || t.OnQuarantine == Skip): // else it is judged again in its turn: it would hold its lane
 		d.lane = t.board.lane(d.endpoint, d.Key)
 		t.refuse(d, *breach)
 	case t.blind && d.Key != "":

@@ -87,6 +87,25 @@ func (m *Memory) Delivery(destination string, seq int64) (row DeliveryRow, ok bo
 	return *d.rows[seq], true
 }
 
+// Events returns the committed events by number.
+func (m *Memory) Events() []*relay.Event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	events := make([]*relay.Event, len(m.log))
+	for i := range m.log {
+		events[i] = m.log[i].read(now)
+	}
+	return events
+}
+
+// Truncate empties the log and starts its numbers again, as TRUNCATE … RESTART IDENTITY does. Cursors stay.
+func (m *Memory) Truncate() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log, m.seq = nil, 0
+}
+
 // Discard is an operator's word that a delivery is not wanted any more. What is in flight or settled is refused.
 func (m *Memory) Discard(destination string, seq int64) error {
 	return m.operate(destination, seq, func(row *DeliveryRow) {

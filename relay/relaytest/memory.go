@@ -139,6 +139,15 @@ func search(log []logged, seq int64) int {
 	return i
 }
 
+// event returns the row of the log with that number, nil when there is none.
+func (m *Memory) event(seq int64) *logged {
+	i, ok := slices.BinarySearchFunc(m.log, seq, func(l logged, seq int64) int { return cmp.Compare(l.Seq, seq) })
+	if !ok {
+		return nil
+	}
+	return &m.log[i]
+}
+
 // Listen implements relay.Waker.
 func (m *Memory) Listen(ctx context.Context) (<-chan struct{}, error) {
 	if err := ctx.Err(); err != nil {

@@ -60,9 +60,8 @@ func (d *destination) eligible(c relay.Claim, now time.Time) (rows []*DeliveryRo
 	for _, row := range d.live {
 		asked := row.askedFor(c)
 		lane := row.lane()
-		free := row.ready(now) && !(row.OpenLane && closed[lane]) &&
-			!(c.Due && row.OpenLane && row.NextAttemptAt.Before(latest[lane]))
-		if asked && free {
+		overtakes := row.OpenLane && (closed[lane] || c.Due && row.NextAttemptAt.Before(latest[lane]))
+		if asked && row.ready(now) && !overtakes {
 			rows = append(rows, row)
 			latest[lane] = row.NextAttemptAt
 			continue

@@ -1,7 +1,6 @@
 package relaytest
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -113,32 +112,4 @@ func (tx *Tx) end() {
 	}
 	tx.ended = true
 	delete(tx.m.open, tx.xid)
-}
-
-// Events returns the committed events by number.
-func (m *Memory) Events() []*relay.Event {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	events := make([]*relay.Event, len(m.log))
-	for i := range m.log {
-		events[i] = m.log[i].read(now)
-	}
-	return events
-}
-
-// Truncate empties the log and starts its numbers again, as TRUNCATE … RESTART IDENTITY does. Cursors stay.
-func (m *Memory) Truncate() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.log, m.seq = nil, 0
-}
-
-// event returns the row of the log with that number, nil when there is none.
-func (m *Memory) event(seq int64) *logged {
-	i, ok := slices.BinarySearchFunc(m.log, seq, func(l logged, seq int64) int { return cmp.Compare(l.Seq, seq) })
-	if !ok {
-		return nil
-	}
-	return &m.log[i]
 }

@@ -96,7 +96,7 @@ func (w *world) start(owner string, chance *rand.Rand) *process {
 	if err != nil {
 		panic(err)
 	}
-	w.note("", "%s starts", owner)
+	w.note("%s starts", owner)
 	go func() {
 		defer close(p.exited)
 		if err := r.Run(ctx); err != nil {
@@ -181,7 +181,7 @@ func (w *world) told(f relaytest.Fault) relaytest.Fault {
 	return func(ctx context.Context, at relaytest.Point) error {
 		err := f(ctx, at)
 		if err != nil {
-			w.note("", "fault %s", at)
+			w.note("fault %s", at)
 			if state := states[at]; state != "" {
 				w.reach(state)
 			}
@@ -232,7 +232,7 @@ func (p *process) connected(context.Context, relaytest.Point) error {
 // cutOff keeps the process from the store, but not from its destinations, for a time.
 func (p *process) cutOff(d time.Duration) {
 	p.setCut(true)
-	p.w.note("", "%s is cut off from the store for %v", p.owner, d)
+	p.w.note("%s is cut off from the store for %v", p.owner, d)
 	if d > p.w.plan.lease {
 		p.w.reach("cut off past the lease")
 	}
@@ -298,7 +298,7 @@ func (d *watchedRouter) EndpointLimit(endpoint string) int {
 
 // stop ends the process cleanly.
 func (p *process) stop() {
-	p.w.note("", "%s is stopped", p.owner)
+	p.w.note("%s is stopped", p.owner)
 	calm := p.w.isCalm() && time.Since(p.w.began) > p.w.plan.hostile+2*p.w.plan.lease // nothing from before is on its way
 	p.cancel()
 	<-p.exited
@@ -315,7 +315,7 @@ func (p *process) kill(by string) {
 		return
 	}
 	p.dead = true
-	p.w.note("", "%s is killed by %s", p.owner, by)
+	p.w.note("%s is killed by %s", p.owner, by)
 	p.cancel()
 	close(p.died)
 }
@@ -326,7 +326,7 @@ func (p *process) freeze(d time.Duration) {
 	p.mu.Lock()
 	p.thaws = thaws
 	p.mu.Unlock()
-	p.w.note("", "%s freezes for %v", p.owner, d)
+	p.w.note("%s freezes for %v", p.owner, d)
 	if d > p.w.plan.lease {
 		p.w.reach("frozen past the lease")
 	}

@@ -25,15 +25,15 @@ var (
 )
 
 // sometimes are the states that a run may reach and that all of them together must: a simulation that never gets there
-// proves nothing about them.
+// proves nothing about them. Those with an underscore are notices of the relay.
 var sometimes = []string{
-	"gap filled", "gap dead", "parked", "publishing", "taken over", "lease lost at settle", "lease released",
-	"breaker open", "breaker closed", "guard", "isolating", "crashed relay", "exhausted", "rejected",
-	"duplicate", "possible duplicate", "uncertain", "settle failed", "settle answer lost", "claim answer lost",
-	"recover answer lost",
-	"frozen past the lease", "cut off past the lease", "killed", "stopped", "postponed", "batch of one lane", "batch of many lanes",
-	"held by a quarantine", "discarded", "discarded in a held lane", "retried by an operator", "paused", "woken", "lanes cut",
-	"released delivery", "zombie arrives", "no ledger", "breach of contract",
+	"gap_filled", "gap_dead", "parked", "publishing", "possible_duplicate", "isolating", "guard", "breaker_open", "breaker_closed",
+	"lease_taken", "lease_lost", "lease_released", "store_error",
+	"settle failed", "settle answer lost", "claim answer lost", "recover answer lost", "lease lost at settle", "taken over",
+	"stopped", "killed", "killed by an event", "frozen past the lease", "cut off past the lease", "zombie arrives",
+	"rejected", "uncertain", "duplicate", "released delivery", "exhausted", "crashed relay", "breach of contract", "no ledger",
+	"postponed", "batch of one lane", "batch of many lanes", "held by a quarantine", "lanes cut", "woken",
+	"discarded", "discarded in a held lane", "retried by an operator", "paused",
 }
 
 // TestSimulation makes thousands of hostile runs. The promises of the design must hold in each, and all the interesting

@@ -179,7 +179,7 @@ func (w *world) run() {
 	operator.Go(func() { w.operate(stop) })
 	time.Sleep(w.plan.hostile)
 	close(w.calm)
-	w.note("", "calm")
+	w.note("calm")
 	producers.Wait()
 	w.drain()
 	close(stop)
@@ -445,13 +445,14 @@ func (w *world) reach(state string) {
 	w.reached[state]++
 }
 
-// note adds to the story; id is the event that it is about, "" for none.
-func (w *world) note(id, format string, args ...any) {
+// note adds to the story of the relays.
+func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noteLocked(id, format, args...)
+	w.noteLocked("", format, args...)
 }
 
+// noteLocked adds to the story; id is the event that it is about, "" for none.
 func (w *world) noteLocked(id, format string, args ...any) {
 	w.trace = append(w.trace, traced{time.Since(w.began), id, format, args})
 }
