@@ -178,6 +178,28 @@ func TestPartitionFailsInTheMidstOfACall(t *testing.T) {
 	}
 }
 
+// What stands behind a failure in its lane is not sent, wherever it would go.
+func TestLaneStopsOverSeveralTopics(t *testing.T) {
+	c := fake(t, kfake.SeedTopics(3, "t", "u"))
+	d := newDestination(t, c.ListenAddrs())
+	handle := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "u", Err: kerr.UnknownServerError, Count: -1})
+	on := func(topic, key string) relay.Delivery {
+		return delivery(relay.Event{Topic: topic, Key: key, Payload: []byte(`1`)})
+	}
+	batch := []relay.Delivery{on("t", "k"), on("u", "k"), on("t", "k"), on("u", "k"), on("t", "other"), on("t", "")}
+	for i, o := range deliver(t, d, batch...) {
+		want := []relay.Kind{relay.Published, relay.Retry, relay.Released, relay.Released, relay.Published, relay.Published}[i]
+		if o.Kind != want {
+			t.Errorf("event %d: got %v %s, want %v", i, o.Kind, o.Code, want)
+		}
+	}
+	if got := everything(t, c, 3)["k"]; len(got) != 1 {
+		t.Errorf("%d events of the lane arrived, want the one in front of the failure", len(got))
+	}
+	handle.Remove()
+	wantAll(t, deliver(t, d, batch[1:4]...), relay.Published, "")
+}
+
 // A producer that is fenced is replaced.
 func TestFencedProducerIsReplaced(t *testing.T) {
 	c := fake(t)
