@@ -135,12 +135,10 @@ func (d *decoder) checkRelay(c *Config, name string) {
 	destination := c.Destinations[name].relay(name)
 	destination.Destination = notOpenedEither{}
 	if k := c.Destinations[name].Kafka; k != nil {
-		made, err := kafka.New(k.Config())
-		if err != nil {
-			return // told already
+		if made, err := kafka.New(k.Config()); err == nil { // else its problems have been told
+			defer made.Close()
+			destination.Destination = made // its batch counts
 		}
-		defer made.Close()
-		destination.Destination = made // its batch counts
 	}
 	config.Destinations = []relay.DestinationConfig{destination}
 	_, err := relay.New(config)

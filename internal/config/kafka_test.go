@@ -98,6 +98,7 @@ func TestKafkaProblems(t *testing.T) {
 		{"destinations: {k: {kafka: {brokers: [a], envelope: {}}}}", "destinations.k.kafka.envelope.name is missing"},
 		{"destinations: {k: {kafka: {brokers: [a]}, timeout: 60s}}", "f.yaml:2:52: destinations.k: timeout 1m0s does not fit in the lease"},
 		{"destinations: {k: {kafka: {brokers: [a]}, max_in_flight: 100}}", "max_in_flight 100 is less than one batch of 4000"},
+		{"destinations: {k: {kafka: {brokers: [a], topic: a b}, timeout: 60s}}", "destinations.k: timeout 1m0s does not fit in the lease"},
 		{"destinations: {h: {http: {url: https://a.example, envelope: {name: debezium}}}}", "debezium makes records of Kafka"},
 	} {
 		_, err := Parse("f.yaml", []byte(head+test.text), noVariables)
