@@ -214,7 +214,7 @@ func (c *call) join(i int) bool {
 		it.slot = it.route.slotFor(it.record.Key, &c.d.rotates)
 	}
 	s := c.enter(it.slot)
-	if it.record.Key == nil && it.lane == nil && !c.takes(s, it) {
+	if it.record.Key == nil && it.lane == nil && (s.fault != nil || !c.takes(s, it)) {
 		it.slot = it.route.nextSlot(s, &c.d.rotates) // any other will do
 		s = c.enter(it.slot)
 	}
@@ -306,9 +306,8 @@ func (c *call) judgeSlot(ctx context.Context, s *slot, e ending) {
 		s.widen()
 		c.settleFailed(failed, outcomeOf(err))
 		return
-	case isUnknownTopic(err) && s.route.lost < maxLost:
+	case isUnknownTopic(err) && s.route.loses(c.wave):
 		c.d.topics.forget(s.route.topic)
-		s.route.lost++
 		s.route.known, s.route.tries = false, 0 // looked up again; they wait
 		for i := range c.items {
 			if it := &c.items[i]; !it.done && it.route == s.route {
@@ -336,6 +335,9 @@ func (c *call) broken(ctx context.Context, s *slot, failed []int, e ending) {
 func (c *call) condemn(s *slot, failed []int, o relay.Outcome) {
 	rest := o
 	rest.Uncertain = false
+	if o.Kind == relay.Retry {
+		rest = relay.Outcome{Kind: relay.Released} // no attempt was made with those
+	}
 	s.fault = &rest
 	c.settleFailed(failed, o)
 }

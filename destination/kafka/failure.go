@@ -186,7 +186,9 @@ func interrupted(ctx context.Context, written bool) relay.Outcome {
 
 // isRecordFault: the broker refuses a batch because of some record in it, or because of its size.
 func isRecordFault(err error) bool {
-	for _, fault := range []error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp} {
+	for _, fault := range []error{
+		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.PolicyViolation,
+	} {
 		if errors.Is(err, fault) {
 			return true
 		}

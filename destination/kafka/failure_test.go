@@ -148,6 +148,9 @@ func TestPartitionFailsInTheMidstOfACall(t *testing.T) {
 					t.Errorf("%s of another partition: %v %s", batch[i].ID, o.Kind, o.Code)
 				default:
 					again = append(again, batch[i])
+					if want := outcomeOf(fault); o.Kind != relay.Released && (o.Kind != want.Kind || o.Code != want.Code) {
+						t.Errorf("%s: got %v %s (%s), want %v %s", batch[i].ID, o.Kind, o.Code, o.Message, want.Kind, want.Code)
+					}
 				}
 			}
 			if len(again) == 0 || len(again) == 2*each {

@@ -115,7 +115,8 @@ type route struct {
 	over  bool // there are none: all that were to go there have their outcome
 	tries int  // lookups in vain
 	next  time.Time
-	lost  int // see maxLost
+	lost  int // waves in which it was gone: see maxLost
+	gone  int // the last of them
 	info  topic
 	slots map[int32]*slot
 	last  *slot // where records without a key go
@@ -127,6 +128,15 @@ func (r *route) settleOn(found topic) {
 	if r.slots == nil {
 		r.slots = map[int32]*slot{}
 	}
+}
+
+// loses notes that the topic was gone in a wave, and tells whether it may be looked for once more.
+func (r *route) loses(wave int) bool {
+	if r.gone != wave {
+		r.gone = wave
+		r.lost++
+	}
+	return r.lost <= maxLost
 }
 
 // slotFor chooses the partition of a record.
