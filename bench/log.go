@@ -53,10 +53,10 @@ func event(i int) outbox.Event {
 	}
 }
 
-// fillLog appends events from number first+1 to first+n. What varies is made by the server, so that filling costs this process no
+// fillRows appends events from number first+1 to first+n. What varies is made by the server, so that filling costs this process no
 // memory; ids are as long as a UUID. Each chunk is a transaction.
-const fillLog = `
-insert into outbox_event
+const fillRows = `
+insert into {table}
   (event_id, topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type, schema_ref, payload)
 select '01935f7e-0000-7000-8000-' || lpad(to_hex(i), 12, '0'), $3,
        'case-' || abs(hashint8(i)::bigint) % $4, 'Case', 'case-' || abs(hashint8(i)::bigint) % $4, i, $5, $6,
@@ -100,7 +100,7 @@ func (s *session) newLog(ctx context.Context, purpose string, n int) (*eventLog,
 		return l, nil
 	}
 	s.say("fill a log with %s events", formatNumber(float64(n)))
-	if err := fill(ctx, pool, fillLog, "outbox_event", 0, n+1); err != nil {
+	if err := fill(ctx, pool, "outbox_event", 0, n+1); err != nil {
 		return nil, err
 	}
 	const makeHole = `
@@ -173,9 +173,10 @@ func (l *eventLog) hold(ctx context.Context) (release func() error, err error) {
 	return release, nil
 }
 
-// fill appends n events to a table by a statement with the parameters of fillLog, and leaves the table as one that has
+// fill appends n events to a table that has the columns of an event, and leaves the table as one that has
 // been in use: vacuumed, with statistics, its pages written.
-func fill(ctx context.Context, pool *pgxpool.Pool, statement, table string, first, n int) error {
+func fill(ctx context.Context, pool *pgxpool.Pool, table string, first, n int) error {
+	statement := strings.Replace(fillRows, "{table}", table, 1)
 	before, behind := payloadParts()
 	for from := first; from < first+n; from += fillChunk {
 		to := min(from+fillChunk, first+n)

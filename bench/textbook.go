@@ -103,14 +103,6 @@ where outbox_id = any($1)`,
 
 const textbookBatch = 500
 
-const fillTextbook = `
-insert into textbook_outbox
-  (event_id, topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type, schema_ref, payload)
-select '01935f7e-0000-7000-8000-' || lpad(to_hex(i), 12, '0'), $3,
-       'case-' || abs(hashint8(i)::bigint) % $4, 'Case', 'case-' || abs(hashint8(i)::bigint) % $4, i, $5, $6,
-       ($7 || lpad(i::text, $8, '0') || $9)::json
-from generate_series($1::bigint, $2::bigint) i`
-
 // prepare makes the table with n events.
 func (t textbook) prepare(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	for _, sql := range []string{textbookTable, t.index} {
@@ -118,7 +110,7 @@ func (t textbook) prepare(ctx context.Context, pool *pgxpool.Pool, n int) error 
 			return fmt.Errorf("make the textbook table: %w", err)
 		}
 	}
-	return fill(ctx, pool, fillTextbook, "textbook_outbox", 0, n)
+	return fill(ctx, pool, "textbook_outbox", 0, n)
 }
 
 func (t textbook) drop(ctx context.Context, pool *pgxpool.Pool) error {
