@@ -158,6 +158,7 @@ func (w *world) trying(p *process, far *farSide, d *relay.Delivery, epoch int64)
 	f := w.facts[d.ID]
 	t := w.track(f, far.name)
 	t.tries++
+	w.tries++
 	if cursor, _ := w.store.Cursor(far.name); cursor.Owner != p.owner {
 		w.reached["zombie arrives"]++
 	}

@@ -21,6 +21,7 @@ import (
 // the scheduler, so -runs repeats it.
 var (
 	runsFlag = flag.Int("runs", 2000, "hostile runs of the simulation")
+	fromFlag = flag.Uint64("from", 1, "seed of the first run")
 	seedFlag = flag.Uint64("seed", 0, "run this seed alone, -runs times")
 )
 
@@ -79,7 +80,7 @@ func simulate(t *testing.T, runs int, bug relaytest.Bug, done func(*world) (stop
 					if n > int64(runs) {
 						return
 					}
-					seed := uint64(n)
+					seed := *fromFlag + uint64(n) - 1
 					if *seedFlag != 0 {
 						seed = *seedFlag
 					}

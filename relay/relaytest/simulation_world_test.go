@@ -32,6 +32,7 @@ type world struct {
 	violations []string
 	reached    map[string]int
 	trace      []traced
+	tries      int
 	keys       map[string]chan struct{} // locked by a producer
 	noticed    map[string]int           // possible duplicates, by destination
 	duplicates map[string]int
@@ -190,19 +191,23 @@ func (w *world) run() {
 	w.settled()
 }
 
-// drain waits until everything that was committed is settled, for some minutes at most.
+// drain waits until everything that was committed is settled. It may take long when a lane is full of hopeless events, or a
+// process dies of one event after the other, but not without an attempt for two minutes.
 func (w *world) drain() {
-	most := 2 * time.Minute
-	if w.plan.killers { // each is found after a few lives of the relay, one after the other
-		most = 10 * time.Minute
-	}
-	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+	const most, idle = 20 * time.Minute, 2 * time.Minute
+	began := time.Now()
+	tries, latest := 0, began
+	for ; ; time.Sleep(200 * time.Millisecond) {
 		open := w.unsettled()
 		if open == "" || w.failed() {
 			return
 		}
-		if time.Since(began) > most {
-			w.violate("", "no lost event: %v after the last fault, %s", most, open)
+		if n := w.allTries(); n > tries {
+			tries, latest = n, time.Now()
+		}
+		if time.Since(latest) > idle || time.Since(began) > most {
+			w.violate("", "no lost event: %v after the last fault and %v after the last attempt, %s",
+				time.Since(began), time.Since(latest), open)
 			return
 		}
 	}
@@ -437,6 +442,13 @@ func (w *world) discard(name string, row relaytest.DeliveryRow) {
 		t.discarded = true
 	}
 	w.noteLocked("", "operator discards %d of %s, which was %s", row.Seq, name, row.Status)
+}
+
+// allTries counts the attempts of all events at all destinations.
+func (w *world) allTries() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tries
 }
 
 func (w *world) reach(state string) {
