@@ -18,7 +18,7 @@ fuzz: ## ten minutes over everything that has a fuzz test
 	.ci/fuzz 10m
 
 bench: ## the figures of docs/benchmarks.md
-	go run ./bench drain && go run ./bench latency && go run ./bench http && go run ./bench blackhole && go run ./bench enqueue
+	go run ./bench drain && go run ./bench latency && go run ./bench http && go run ./bench blackhole && go run ./bench enqueue && go run ./bench kafka
 
 lint: ## go vet, and golangci-lint with .golangci.yml
 	go vet ./... ./outbox/... ./bench/... && golangci-lint run ./... && cd outbox && golangci-lint run ./...
