@@ -82,7 +82,11 @@ func (tx *Tx) Insert(e relay.Event) int64 {
 func (tx *Tx) Savepoint() int { return len(tx.rows) }
 
 // RollbackTo undoes what was inserted since the savepoint. The numbers are lost.
-func (tx *Tx) RollbackTo(savepoint int) { tx.rows = tx.rows[:savepoint] }
+func (tx *Tx) RollbackTo(savepoint int) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	tx.rows = tx.rows[:savepoint]
+}
 
 // Commit makes the events visible and ends the transaction.
 func (tx *Tx) Commit() {
