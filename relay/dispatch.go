@@ -242,7 +242,7 @@ func (t *tenure) guarded(e *endpoint, o Outcome, now time.Time) {
 		return
 	}
 	t.pause = Pause{Reason: CodeRejectStorm + ": nearly everything was rejected, the last with " + clip(o.Code, MaxErrorCode), By: "guard"}
-	t.acc.pause = t.pause
+	t.acc.Pause = t.pause
 	t.acc.wanted = true
 }
 

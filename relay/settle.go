@@ -15,7 +15,6 @@ type gathered struct {
 	since  time.Time     // when the first of it was gathered
 	rowAt  map[int64]int // where in Rows a number stands
 	wanted bool          // settle even if there is nothing but the cursor
-	pause  Pause
 	then   func(now time.Time)
 
 	// For when it is written: what leaves memory, and how long it took.
@@ -173,7 +172,6 @@ func (t *tenure) settle(now time.Time) {
 			}
 		}
 		a.mark = t.cursor.Mark()
-		a.Pause = a.pause
 		a.Asleep = t.asleep
 		a.Trouble = t.trouble()
 		a.CrashCount = t.crashCount(a.Position)
@@ -236,7 +234,7 @@ func (t *tenure) renew(now time.Time) {
 				return
 			}
 			t.renewed = now
-			if t.acc.pause.Reason == "" && t.pause != r.Pause {
+			if t.acc.Pause.Reason == "" && t.pause != r.Pause {
 				t.pause = r.Pause
 				t.log.Info("pause changed", "paused", r.Pause.Reason != "", "reason", r.Pause.Reason, "by", r.Pause.By)
 			}

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -319,7 +318,8 @@ func (t *tenure) publishStatus(now time.Time) {
 		Destination: t.Name, Leased: true, Holder: t.owner, Position: t.settledTo,
 		InFlight: t.board.inMemory, Held: t.board.held, Pause: t.pause, seen: now,
 	}
-	for _, e := range t.board.endpoints {
+	for _, name := range t.board.names() {
+		e := t.board.endpoints[name]
 		if e.breaker.state == closed && !e.spilled {
 			continue
 		}
@@ -329,12 +329,6 @@ func (t *tenure) publishStatus(now time.Time) {
 		}
 		s.Endpoints = append(s.Endpoints, EndpointStatus{Endpoint: e.name, State: state, Code: e.breaker.code})
 	}
-	slices.SortFunc(s.Endpoints, func(a, b EndpointStatus) int {
-		if a.Endpoint < b.Endpoint {
-			return -1
-		}
-		return 1
-	})
 	t.status.Store(s)
 	t.at(now.Add(t.ttl / 4)) // so that a loop with nothing to do still shows that it is alive
 }
