@@ -71,6 +71,7 @@ grant usage on schema %[1]s to %[2]s;
 grant select on %[1]s.outbox_event, %[1]s.outbox_endpoint, %[1]s.outbox_status, %[1]s.outbox_migration to %[2]s;
 grant select on sequence %[1]s.outbox_event_seq to %[2]s;
 grant select, insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delivery to %[2]s;
+grant select, insert, update on %[1]s.outbox_task to %[2]s;
 `
 	operatorGrants = `-- An operator: sees everything; retries, discards, repairs, pauses, replays; moves old rows to the archive. What
 -- was done is recorded, and the record can only be added to.
@@ -82,6 +83,7 @@ grant select on sequence %[1]s.outbox_event_seq to %[2]s;
 grant update (payload, payload_bytes, headers), delete on %[1]s.outbox_event to %[2]s;
 grant insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delivery, %[1]s.outbox_endpoint to %[2]s;
 grant insert on %[1]s.outbox_operator_action to %[2]s;
+grant select, insert, update on %[1]s.outbox_job, %[1]s.outbox_task to %[2]s;
 grant insert, delete on %[1]s.outbox_event_archive, %[1]s.outbox_delivery_archive to %[2]s;
 `
 )

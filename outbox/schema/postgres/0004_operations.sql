@@ -1,0 +1,44 @@
+-- What operators start and what runs by itself: jobs over many deliveries, and tasks that one process at a time runs. Run it with
+-- search_path set as for 0001. Running it again does no harm.
+
+create table if not exists outbox_job (
+  id              bigint      generated always as identity primary key,
+  kind            text        not null,
+  destination     text        not null,
+  filter          json        not null,                       -- which deliveries
+  rate_per_second integer     not null,
+  max_events      bigint      not null default 0,             -- 0: no limit
+  state           text        not null default 'RUNNING',
+  created_by      text        not null,
+  reason          text        not null default '',
+  from_seq        bigint      not null,                       -- the first number to look at
+  to_seq          bigint      not null,                       -- the last: what is written later is not part of it
+  position        bigint      not null,                       -- everything up to here was looked at
+  affected        bigint      not null default 0,             -- deliveries that were set going or discarded
+  skipped         bigint      not null default 0,             -- that matched and had changed, or were under way
+  last_error      text,
+  version         bigint      not null default 1,             -- rises with every change of the state
+  created_at      timestamptz not null default clock_timestamp(),
+  updated_at      timestamptz not null default clock_timestamp(),
+  finished_at     timestamptz,
+  constraint outbox_job_kind check (kind in ('retry', 'discard', 'replay')),
+  constraint outbox_job_state check (state in ('RUNNING', 'PAUSED', 'DONE', 'CANCELLED', 'FAILED'))
+);
+
+create index if not exists outbox_job_running on outbox_job (id) where state = 'RUNNING';
+
+-- A lease for each thing that one process at a time does: running the jobs, retention, a heartbeat, a reconciliation.
+create table if not exists outbox_task (
+  name            text        primary key,
+  owner           text,
+  lease_epoch     bigint      not null default 0,
+  lease_until     timestamptz,
+  due_at          timestamptz not null default clock_timestamp(), -- when it runs next
+  started_at      timestamptz,
+  finished_at     timestamptz,
+  last_error      text,                                       -- of the last run; null: it went well
+  state           json                                        -- what the next run goes on from, or the last one's report
+);
+
+-- What was done to one event, newest first, and by whom.
+create index if not exists outbox_operator_action_seq on outbox_operator_action (seq, id) where seq is not null;
