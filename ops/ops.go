@@ -18,8 +18,10 @@ import (
 
 // Ops works on one outbox. It is safe for concurrent use.
 type Ops struct {
-	db      *sql.DB
-	queries queries
+	db         *sql.DB
+	dialect    schema.Dialect
+	schemaName string // "" for SQLite
+	queries    queries
 }
 
 // New returns an Ops over the tables of a schema ("" for SQLite). It does not connect: the first call does.
@@ -33,7 +35,7 @@ func New(db *sql.DB, dialect schema.Dialect, schemaName string) (*Ops, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ops{db: db, queries: q}, nil
+	return &Ops{db: db, dialect: dialect, schemaName: schemaName, queries: q}, nil
 }
 
 // The statements of each database, one per file. $schema stands for the schema of the tables.
@@ -48,22 +50,28 @@ type queries struct {
 }
 
 func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
-	q.isolation = sql.LevelRepeatableRead
-	if dialect == schema.SQLite {
-		schemaName, q.isolation = "main", sql.LevelDefault
-	}
-	for name, text := range map[string]*string{
-		"plan": &q.plan, "cursors": &q.cursors, "above": &q.above, "gaps": &q.gaps, "ledger": &q.ledger,
+	texts := map[string]*string{
+		"cursors": &q.cursors, "above": &q.above, "ledger": &q.ledger,
 		"paused": &q.paused, "pause": &q.pause, "resume": &q.resume, "record": &q.record,
-	} {
-		if dialect == schema.SQLite && (name == "gaps" || name == "plan") {
-			continue // it has no gaps, and no planner that changes its mind
-		}
+	}
+	if dialect == schema.Postgres { // SQLite has no gaps, and no planner that changes its mind
+		q.isolation = sql.LevelRepeatableRead
+		texts["gaps"], texts["plan"] = &q.gaps, &q.plan
+	}
+	return q, fill(dialect, schemaName, texts)
+}
+
+// fill reads statements by their names, with the schema filled in.
+func fill(dialect schema.Dialect, schemaName string, texts map[string]*string) error {
+	if dialect == schema.SQLite {
+		schemaName = "main"
+	}
+	for name, text := range texts {
 		data, err := files.ReadFile(dialect.String() + "/" + name + ".sql")
 		if err != nil {
-			return q, fmt.Errorf("embedded statement: %w", err)
+			return fmt.Errorf("embedded statement: %w", err)
 		}
 		*text = strings.ReplaceAll(string(data), "$schema", schema.Quote(schemaName))
 	}
-	return q, nil
+	return nil
 }
