@@ -34,7 +34,7 @@ const (
 	CodeDenied        = "NOT_AUTHORIZED"      // unavailable, paused: the cluster does not let us produce
 	CodeVersion       = "UNSUPPORTED"         // unavailable, paused: the broker cannot do what we need
 	CodeConfig        = "CONFIGURATION"       // unavailable, paused: a credential is missing
-	CodeTimeout       = "TIMEOUT"             // retry: no answer by the deadline
+	CodeTimeout       = "TIMEOUT"             // unavailable: no answer by the deadline
 )
 
 // Codes are all that Deliver answers with, for the label of a metric.
@@ -175,12 +175,13 @@ func errorText(err error) string {
 	return fmt.Sprintf("%.500s", text)
 }
 
-// interrupted is the outcome of what was under way when the context ended.
+// interrupted is the outcome of what was under way when the context ended. A broker that does not answer says nothing about the
+// event, so none is charged for it: what a broker does not want it refuses.
 func interrupted(ctx context.Context, written bool) relay.Outcome {
 	if errors.Is(context.Cause(ctx), relay.ErrShutdown) {
 		return relay.Outcome{Kind: relay.Released, Uncertain: written}
 	}
-	return relay.Outcome{Kind: relay.Retry, Code: CodeTimeout, Trouble: true, Uncertain: written,
+	return relay.Outcome{Kind: relay.Unavailable, Code: CodeTimeout, Uncertain: written,
 		Message: "no answer by the deadline: check the brokers, or raise timeout, and relay.lease to one and a half of it"}
 }
 

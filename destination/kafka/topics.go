@@ -202,9 +202,7 @@ func (c *call) resolve(ctx context.Context, p *producer) bool {
 	if err != nil {
 		o := outcomeOf(err)
 		if ctx.Err() != nil {
-			if o = interrupted(ctx, false); o.Kind == relay.Retry {
-				o = unavailable(CodeTimeout, "the brokers did not answer: check them, and the way to them")
-			}
+			o = interrupted(ctx, false)
 		}
 		c.settleAll(o)
 		return false

@@ -67,7 +67,7 @@ func TestDestination(t *testing.T, f DestinationFeatures, open func(t *testing.T
 		{"many calls at once", (*destinationBench).testTogether, true},
 		{"an event is not changed", (*destinationBench).testUnchanged, true},
 		{"headers that are no object get an outcome", (*destinationBench).testHeaders, true},
-		{"no answer by the deadline is a Retry that may have arrived", (*destinationBench).testDeadline, true},
+		{"no answer by the deadline is a Retry, or Unavailable, that may have arrived", (*destinationBench).testDeadline, true},
 		{"a shutdown releases what is under way", (*destinationBench).testShutdown, true},
 		{"after a shutdown nothing is sent", (*destinationBench).testStopped, true},
 		{"a far end that cannot be reached is Unavailable", (*destinationBench).testUnreachable, true},
@@ -343,8 +343,8 @@ func (b *destinationBench) held(ctx context.Context) []relay.Outcome {
 
 func (b *destinationBench) testDeadline() {
 	for i, o := range b.held(b.Context()) {
-		if o.Kind != relay.Retry || !o.Uncertain {
-			b.Errorf("outcome %d is %v (%s: %s), uncertain %v, want an uncertain retry", i, o.Kind, o.Code, o.Message, o.Uncertain)
+		if o.Kind != relay.Retry && o.Kind != relay.Unavailable || !o.Uncertain {
+			b.Errorf("outcome %d is %v (%s: %s), uncertain %v, want a retry or unavailable, and uncertain", i, o.Kind, o.Code, o.Message, o.Uncertain)
 		}
 	}
 }
