@@ -18,6 +18,9 @@ func (s *Store) failed(doing string, err error) error {
 
 // hint is what to do about an error; "" when trying again is all.
 func (s *Store) hint(err error) string {
+	if errors.As(err, new(*hookError)) {
+		return hintHook
+	}
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		return s.hintFor(pgErr.Code)
@@ -28,6 +31,8 @@ func (s *Store) hint(err error) string {
 	}
 	return ""
 }
+
+const hintHook = "nothing was written and it is tried again, but the destination stands still meanwhile: mend what OnSettle does"
 
 // hintFor knows the SQLSTATEs of https://www.postgresql.org/docs/current/errcodes-appendix.html that an operator can mend.
 func (s *Store) hintFor(sqlstate string) string {

@@ -111,10 +111,10 @@ const copyFrom = 128
 func (s *Store) Settle(ctx context.Context, l relay.LeaseID, st relay.Settlement) (relay.Settled, error) {
 	place := s.places.find(l.Destination)
 	m, err := s.settle(ctx, l, st, place)
-	if errors.Is(err, pgx.ErrNoRows) && place.Valid {
+	if movedNothing(err) && place.Valid {
 		m, err = s.settle(ctx, l, st, pgtype.TID{})
 	}
-	if errors.Is(err, pgx.ErrNoRows) {
+	if movedNothing(err) {
 		return relay.Settled{}, s.repeated(ctx, l, st.Number)
 	}
 	if err != nil {
@@ -161,6 +161,8 @@ func (s *Store) settle(ctx context.Context, l relay.LeaseID, st relay.Settlement
 		sql = s.sql.settleByPlace
 	}
 	switch {
+	case s.onSettle != nil && len(st.Published)+len(st.Rows) > 0:
+		return s.settleWithHook(ctx, l, st, sql, args)
 	case len(st.Published) >= copyFrom:
 		m, err = s.settleCopy(ctx, l, st, sql, args)
 	case len(st.Published) > 0 && len(st.Rows) == 0:
@@ -214,6 +216,11 @@ func rollback(ctx context.Context, conn *pgxpool.Conn) {
 	if !conn.Conn().IsClosed() {
 		conn.Exec(ctx, "rollback") // if it fails, Release closes the connection
 	}
+}
+
+// movedNothing says that the settle found no cursor row. A hook that found no row of its own is another matter.
+func movedNothing(err error) bool {
+	return errors.Is(err, pgx.ErrNoRows) && !errors.As(err, new(*hookError))
 }
 
 // isDuplicate says that a row stands already where one was to be appended.

@@ -42,6 +42,9 @@ type Config struct {
 	MaxConns int
 	// ConnectTimeout bounds the making of a connection. Default 10 s, or what connect_timeout in the URL says.
 	ConnectTimeout time.Duration
+	// OnSettle, unless nil, is called in the transaction of each settle that writes deliveries, after the cursor moved and the
+	// rows were written: what it writes through tx commits with them, or not at all. See OnSettle.
+	OnSettle OnSettle
 }
 
 // Store is the outbox in one schema of one database. It serves all units of a process at once.
@@ -54,6 +57,8 @@ type Store struct {
 	sql    statements
 	pages  pageSize
 	places places
+
+	onSettle OnSettle
 }
 
 var (
@@ -72,7 +77,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	s := &Store{pool: pool, schema: c.Schema, sql: newStatements(c.Schema)}
+	s := &Store{pool: pool, schema: c.Schema, sql: newStatements(c.Schema), onSettle: c.OnSettle}
 	if problems := s.Check(ctx); len(problems) > 0 {
 		pool.Close()
 		return nil, errors.Join(problems...)

@@ -88,6 +88,8 @@ func explain(path, op string, err error) error {
 func hint(err error) string {
 	text := err.Error()
 	switch {
+	case errors.As(err, new(*hookError)):
+		return "nothing was written and it is tried again, but the destination stands still meanwhile: mend what OnSettle does"
 	case errors.Is(err, schema.ErrPending), errors.Is(err, schema.ErrNewer): // they have their own
 		return ""
 	case errors.Is(err, errNoWAL):

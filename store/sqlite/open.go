@@ -31,6 +31,9 @@ type Config struct {
 	MaxWAL int64
 	// Now is the clock of a Store. Default time.Now.
 	Now func() time.Time
+	// OnSettle of a Store, unless nil, is called in the transaction of each settle that writes deliveries, after the cursor moved
+	// and the rows were written: what it writes through tx commits with them, or not at all. See OnSettle.
+	OnSettle OnSettle
 }
 
 // Synchronous says when a commit is on the disk.
@@ -95,6 +98,8 @@ type Store struct {
 	reader *sql.DB // a few, which cannot write
 	wal    wal
 	wake   wake
+
+	onSettle OnSettle
 }
 
 var (
@@ -112,7 +117,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, file: file, now: c.Now, wal: wal{path: path + "-wal", limit: c.MaxWAL, now: c.Now}}
+	s := &Store{path: path, file: file, now: c.Now, wal: wal{path: path + "-wal", limit: c.MaxWAL, now: c.Now},
+		onSettle: c.OnSettle}
 	if err := s.open(ctx, c); err != nil {
 		return nil, errors.Join(explain(path, "open", err), s.Close())
 	}

@@ -67,7 +67,10 @@ func (s *Store) Settle(ctx context.Context, l relay.LeaseID, settlement relay.Se
 		if err := tx.publish(l.Destination, settlement.Published); err != nil {
 			return err
 		}
-		return tx.putRows(l, settlement.Rows)
+		if err := tx.putRows(l, settlement.Rows); err != nil {
+			return err
+		}
+		return s.callHook(ctx, tx, l.Destination, settlement)
 	})
 	if err != nil {
 		return relay.Settled{}, err
