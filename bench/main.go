@@ -1,6 +1,6 @@
 // Command bench measures Pillarbox, beside peers that do the same work in the same run on the same server.
 //
-//	go run ./bench drain|latency|http|kafka|blackhole|enqueue [flags] [--json]
+//	go run ./bench drain|latency|http|kafka|blackhole|enqueue|operations [flags] [--json]
 //
 // Without --database it starts a PostgreSQL of its own and stops it. The result goes to stdout, as a table or as one JSON
 // object; what is under way goes to stderr. docs/benchmarks.md says what each figure means and how to run it again.
@@ -47,6 +47,7 @@ func commands() []command {
 		{"blackhole", "what one endpoint that never answers takes from nineteen others", blackholeFlags},
 		{"kafka", "PostgreSQL to a real Kafka, beside the textbook relay and the bare producer", kafkaFlags},
 		{"enqueue", "Enqueue beside a plain INSERT in the same transaction", enqueueFlags},
+		{"operations", "status, dashboard and API with ten million pending events and a full ledger", operationsFlags},
 	}
 }
 

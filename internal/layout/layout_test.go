@@ -47,7 +47,7 @@ var rules = []rule{
 	{"cmd", []string{"internal/cli"}, false},
 	// Beside the arrow: nothing imports these but tests, benchmarks and examples.
 	{"internal", nil, false},
-	{"bench", []string{"internal/pgtest", "internal/kafkatest", "internal/wire", "dashboard", "ops", "destination", "store", "envelope",
+	{"bench", []string{"internal/pgtest", "internal/kafkatest", "internal/config", "internal/wire", "dashboard", "ops", "destination", "store", "envelope",
 		"contract", "relay", "outbox"}, false},
 	{"examples", []string{"internal/pgtest", "dashboard", "ops", "destination", "store", "envelope", "contract", "relay",
 		"outbox"}, false},
