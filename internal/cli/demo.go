@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/pillarbox-dev/pillarbox/internal/child"
 	"github.com/pillarbox-dev/pillarbox/internal/demo"
 )
 
@@ -43,7 +43,8 @@ false or out of order, or could not be drained within a minute.`,
 				Duration: duration, Relay: demoRelay, Progress: a.errOut, Terminal: isTerminal(a.errOut), Lie: demo.Lie(lie),
 			})
 			if r.Committed > 0 {
-				err = errors.Join(err, printReckoning(a, r, asJSON))
+				err = errors.Join(err, r.Print(a.out, asJSON,
+					"The black hole was mended before the drain: what had waited for it is in these numbers like everything else."))
 			}
 			return err
 		},
@@ -55,24 +56,6 @@ false or out of order, or could not be drained within a minute.`,
 	return cmd
 }
 
-func printReckoning(a *app, r demo.Reckoning, asJSON bool) error {
-	if asJSON {
-		if err := json.NewEncoder(a.out).Encode(r); err != nil {
-			return err
-		}
-	} else {
-		a.printf("\n%s\n", r)
-		a.printf("The black hole was mended before the drain: what had waited for it is in these numbers like everything else.\n")
-	}
-	if !r.Kept() {
-		return fmt.Errorf("a promise was broken: lost %d, false %d, out of order %d", r.Lost, r.False, r.OutOfOrder)
-	}
-	if !asJSON {
-		a.printf("Every promise was kept.\n")
-	}
-	return nil
-}
-
 // demoRelay is this program again, as the demo's relay.
 func demoRelay(configFile string) *exec.Cmd {
 	program, err := os.Executable()
@@ -82,8 +65,7 @@ func demoRelay(configFile string) *exec.Cmd {
 	return exec.CommandContext(context.Background(), program, "demo-relay", "-c", configFile) // the demo ends it
 }
 
-// newDemoRelay is run, until standard input ends: so the relay never outlives its demo. Ctrl-C is for the demo, which wants its
-// relay for the drain.
+// newDemoRelay is run, until standard input ends.
 func newDemoRelay(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo-relay",
@@ -91,12 +73,8 @@ func newDemoRelay(a *app) *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := context.WithCancel(context.WithoutCancel(cmd.Context()))
+			ctx, stop := child.Context(cmd.Context())
 			defer stop()
-			go func() {
-				_, _ = io.Copy(io.Discard, os.Stdin)
-				stop()
-			}()
 			cmd.SetContext(ctx)
 			return (&run{}).run(cmd, a)
 		},

@@ -18,6 +18,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/pillarbox-dev/pillarbox/internal/child"
+	"github.com/pillarbox-dev/pillarbox/internal/reckon"
 )
 
 // Options are what a demo is made of. All fields but Terminal and Lie are required.
@@ -41,7 +44,7 @@ var ErrPending = errors.New("not everything was settled in time: the reckoning c
 
 // Run runs a demo until its duration is over or the context ends, drains, and reckons. Everything is in a temporary folder that
 // is gone at the end.
-func Run(ctx context.Context, o Options) (r Reckoning, err error) {
+func Run(ctx context.Context, o Options) (r reckon.Reckoning, err error) {
 	dir, err := os.MkdirTemp("", "pillarbox-demo-")
 	if err != nil {
 		return r, fmt.Errorf("make a folder for the demo: %w", err)
@@ -62,7 +65,7 @@ type demo struct {
 	started  time.Time
 	service  *service
 	receiver *receiver
-	relay    *relayProcess
+	relay    *child.Process
 	view     *view
 }
 
@@ -80,15 +83,17 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if err := os.WriteFile(d.path("pillarbox.yaml"), []byte(d.configuration()), 0o600); err != nil {
 		return fmt.Errorf("write the relay's configuration: %w", err)
 	}
-	d.relay = &relayProcess{command: func() *exec.Cmd { return d.Relay(d.path("pillarbox.yaml")) }, log: d.path("relay.log")}
+	d.relay = &child.Process{
+		Name: "relay", Command: func() *exec.Cmd { return d.Relay(d.path("pillarbox.yaml")) }, Log: d.path("relay.log"),
+	}
 	d.view = newView(d)
-	return d.relay.start()
+	return d.relay.Start()
 }
 
 func (d *demo) path(name string) string { return filepath.Join(d.dir, name) }
 
 // run is the demo's course: write and kill, drain, stop, reckon.
-func (d *demo) run(ctx context.Context) (Reckoning, error) {
+func (d *demo) run(ctx context.Context) (reckon.Reckoning, error) {
 	writing, stop := context.WithTimeout(ctx, d.Duration)
 	defer stop()
 	watching, stopView := context.WithCancel(context.WithoutCancel(ctx))
@@ -112,18 +117,18 @@ func (d *demo) run(ctx context.Context) (Reckoning, error) {
 		err = d.drain(context.WithoutCancel(ctx))
 	}
 	if err != nil && !errors.Is(err, ErrPending) {
-		return Reckoning{}, err
+		return reckon.Reckoning{}, err
 	}
-	if stopped := d.relay.stop(); stopped != nil {
-		return Reckoning{}, stopped
+	if stopped := d.relay.Stop(); stopped != nil {
+		return reckon.Reckoning{}, stopped
 	}
 	if closed := d.receiver.stop(); closed != nil { // handlers that are late finish first
-		return Reckoning{}, closed
+		return reckon.Reckoning{}, closed
 	}
 	endView()
 	r, failed := d.reckon(context.WithoutCancel(ctx))
 	if failed != nil {
-		return Reckoning{}, failed
+		return reckon.Reckoning{}, failed
 	}
 	return r, err
 }
@@ -136,10 +141,10 @@ func (d *demo) killNowAndThen(ctx context.Context) error {
 			return nil
 		case <-time.After(d.Duration / 3):
 		}
-		if err := d.relay.kill(); err != nil {
+		if err := d.relay.Kill(); err != nil {
 			return err
 		}
-		if err := d.relay.start(); err != nil {
+		if err := d.relay.Start(); err != nil {
 			return err
 		}
 	}
@@ -152,7 +157,7 @@ func (d *demo) drain(ctx context.Context) error {
 	d.receiver.mend()
 	deadline := time.Now().Add(DrainTimeout)
 	for time.Now().Before(deadline) {
-		if err := d.relay.died(); err != nil {
+		if err := d.relay.Died(); err != nil {
 			return err
 		}
 		r, err := d.reckon(ctx)
@@ -170,7 +175,7 @@ func (d *demo) drain(ctx context.Context) error {
 func (d *demo) close() error {
 	var problems []error
 	if d.relay != nil {
-		problems = append(problems, d.relay.stop())
+		problems = append(problems, d.relay.Stop())
 	}
 	if d.receiver != nil {
 		problems = append(problems, d.receiver.close())

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pillarbox-dev/pillarbox/internal/reckon"
 	"github.com/pillarbox-dev/pillarbox/outbox/webhook"
 	"github.com/pillarbox-dev/pillarbox/store/sqlite"
 )
@@ -65,7 +66,7 @@ const (
 	firstTime = `insert into inbox (event_id, supplier, order_id) values (?1, ?2, ?3)
 	               on conflict (event_id) do update set times = times + 1 returning times`
 	ship      = `insert into shipments values (?1, ?2)`
-	readInbox = `select event_id, supplier, order_id, times from inbox order by number`
+	readInbox = `select event_id, order_id, times from inbox order by number`
 )
 
 func newReceiver(ctx context.Context, path string, secret []byte, lie Lie) (*receiver, error) {
@@ -237,22 +238,16 @@ func (r *receiver) record(ctx context.Context, d delivery) error {
 	return nil
 }
 
-// handled is a row of the inbox.
-type handled struct {
-	id, supplier, order string
-	times               int
-}
-
 // inbox returns what was handled, in order.
-func (r *receiver) inbox(ctx context.Context) (all []handled, err error) {
+func (r *receiver) inbox(ctx context.Context) (all []reckon.Handled, err error) {
 	rows, err := r.db.QueryContext(ctx, readInbox)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var h handled
-		if err := rows.Scan(&h.id, &h.supplier, &h.order, &h.times); err != nil {
+		var h reckon.Handled
+		if err := rows.Scan(&h.ID, &h.Key, &h.Times); err != nil {
 			return nil, err
 		}
 		all = append(all, h)

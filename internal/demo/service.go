@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pillarbox-dev/pillarbox/internal/reckon"
 	"github.com/pillarbox-dev/pillarbox/outbox"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/store/sqlite"
@@ -22,13 +23,8 @@ type service struct {
 	box *outbox.Outbox
 
 	mu         sync.Mutex
-	committed  []written
+	committed  []reckon.Written
 	rolledBack map[string]bool
-}
-
-// written is an event of the record.
-type written struct {
-	id, supplier, order string
 }
 
 const (
@@ -118,7 +114,7 @@ func (s *service) transact(ctx context.Context, worker int, txID string) error {
 	if err != nil {
 		return err
 	}
-	var dropped []written
+	var dropped []reckon.Written
 	switch rand.N(5) {
 	case 0:
 		s.note(nil, kept)
@@ -143,12 +139,12 @@ func (s *service) transact(ctx context.Context, worker int, txID string) error {
 }
 
 // change changes orders of a worker, with an event for each.
-func (s *service) change(ctx context.Context, tx *sql.Tx, worker, n int) (events []written, err error) {
+func (s *service) change(ctx context.Context, tx *sql.Tx, worker, n int) (events []reckon.Written, err error) {
 	for range n {
 		number := worker*ordersEach + rand.N(ordersEach)
-		w := written{order: fmt.Sprintf("order-%02d", number), supplier: suppliers[number%len(suppliers)]}
+		w := reckon.Written{Key: fmt.Sprintf("order-%02d", number)}
 		var version int64
-		if err := tx.QueryRowContext(ctx, changeOrder, w.order).Scan(&version); err != nil {
+		if err := tx.QueryRowContext(ctx, changeOrder, w.Key).Scan(&version); err != nil {
 			return nil, err
 		}
 		amount := rand.N(100_00)
@@ -156,22 +152,22 @@ func (s *service) change(ctx context.Context, tx *sql.Tx, worker, n int) (events
 			amount = -1 // the supplier will not have it
 		}
 		results, err := s.box.Enqueue(ctx, tx, outbox.Event{
-			Topic: topic, Key: w.order, Type: "OrderChanged",
-			AggregateType: "order", AggregateID: w.order, AggregateVersion: version,
-			Payload: fmt.Appendf(nil, `{"order":%q,"version":%d,"amount":%d}`, w.order, version, amount),
-			Headers: map[string]string{supplierName: w.supplier},
+			Topic: topic, Key: w.Key, Type: "OrderChanged",
+			AggregateType: "order", AggregateID: w.Key, AggregateVersion: version,
+			Payload: fmt.Appendf(nil, `{"order":%q,"version":%d,"amount":%d}`, w.Key, version, amount),
+			Headers: map[string]string{supplierName: suppliers[number%len(suppliers)]},
 		})
 		if err != nil {
 			return nil, err
 		}
-		w.id = results[0].ID
+		w.ID = results[0].ID
 		events = append(events, w)
 	}
 	return events, nil
 }
 
 // changeMind changes an order and rolls that back alone.
-func (s *service) changeMind(ctx context.Context, tx *sql.Tx, worker int) ([]written, error) {
+func (s *service) changeMind(ctx context.Context, tx *sql.Tx, worker int) ([]reckon.Written, error) {
 	if _, err := tx.ExecContext(ctx, "savepoint mind"); err != nil {
 		return nil, err
 	}
@@ -184,7 +180,7 @@ func (s *service) changeMind(ctx context.Context, tx *sql.Tx, worker int) ([]wri
 }
 
 // lookUp settles what a commit did that came back with an error.
-func (s *service) lookUp(ctx context.Context, txID string, cause error, kept, dropped []written) ([]written, []written, error) {
+func (s *service) lookUp(ctx context.Context, txID string, cause error, kept, dropped []reckon.Written) ([]reckon.Written, []reckon.Written, error) {
 	var committed bool
 	if err := s.db.QueryRowContext(ctx, wasCommitted, txID).Scan(&committed); err != nil {
 		return nil, nil, errors.Join(cause, err)
@@ -196,17 +192,17 @@ func (s *service) lookUp(ctx context.Context, txID string, cause error, kept, dr
 }
 
 // note adds to the record.
-func (s *service) note(committed, rolledBack []written) {
+func (s *service) note(committed, rolledBack []reckon.Written) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.committed = append(s.committed, committed...)
 	for _, w := range rolledBack {
-		s.rolledBack[w.id] = true
+		s.rolledBack[w.ID] = true
 	}
 }
 
 // record returns what was committed, in order, and what was rolled back.
-func (s *service) record() (committed []written, rolledBack map[string]bool) {
+func (s *service) record() (committed []reckon.Written, rolledBack map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rolledBack = make(map[string]bool, len(s.rolledBack))

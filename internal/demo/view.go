@@ -53,7 +53,7 @@ func (v *view) line() {
 	c := &v.d.receiver.counts
 	_, _ = fmt.Fprintf(v.d.Progress, "%5.1fs %s: committed %d, rolled back %d, delivered %d, duplicates %d, relay killed %d\n",
 		time.Since(v.d.started).Seconds(), v.word.Load(), len(committed), len(rolledBack), c.handled.Load(), c.duplicates.Load(),
-		v.d.relay.killed())
+		v.d.relay.Killed())
 }
 
 // redraw writes the view over the last one.
@@ -71,7 +71,7 @@ func (v *view) redraw() {
 	line("Pillarbox demo   %s, %.1fs (%v and the drain)", v.word.Load(), time.Since(v.d.started).Seconds(), v.d.Duration)
 	line("")
 	line("  service      %6d committed   %6d rolled back", len(committed), len(rolledBack))
-	line("  relay        killed with SIGKILL and restarted: %d", v.d.relay.killed())
+	line("  relay        killed with SIGKILL and restarted: %d", v.d.relay.Killed())
 	line("  receiver     %6d delivered   %6d duplicates absorbed", c.handled.Load(), c.duplicates.Load())
 	line("    misbehaves %6d × 503   %6d × 500   %6d × 422   %6d too late   %6d handled, answer lost",
 		c.unavailable.Load(), c.failed.Load(), c.rejected.Load(), c.tooLate.Load(), c.cut.Load())
