@@ -1,0 +1,51 @@
+package access
+
+import (
+	"context"
+	"net/http"
+)
+
+// Role says what somebody may do.
+type Role string
+
+// The roles. An operator may do what a viewer may.
+const (
+	Viewer   Role = "viewer"   // looks at everything
+	Operator Role = "operator" // changes things as well
+)
+
+// Identity is who sends a request. The zero Identity is nobody, and may nothing.
+type Identity struct {
+	// Name stands in the operators' log.
+	Name string
+	Role Role
+}
+
+// localName is whoever sits at this machine, where no credential is asked for.
+const localName = "local operator"
+
+// MayOperate tells whether the role is enough to change something.
+func (i Identity) MayOperate() bool { return i.Role == Operator }
+
+type contextKey struct{}
+
+func withIdentity(ctx context.Context, i Identity) context.Context {
+	return context.WithValue(ctx, contextKey{}, i)
+}
+
+// Who returns who sent a request that Wrap or WrapAPI has let in; otherwise nobody.
+func Who(r *http.Request) Identity {
+	who, _ := r.Context().Value(contextKey{}).(Identity)
+	return who
+}
+
+// RequireOperator refuses pages and forms to everybody else.
+func RequireOperator(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !Who(r).MayOperate() {
+			http.Error(w, "This needs the role operator: ask somebody who has it.", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
