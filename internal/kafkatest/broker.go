@@ -1,21 +1,18 @@
 package kafkatest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pillarbox-dev/pillarbox/internal/serverlog"
 )
 
 // Broker is one server of a cluster. Its methods are not to be called at the same time.
@@ -33,12 +30,6 @@ type Broker struct {
 	behind     string // where the proxy reaches it
 	dir, heap  string
 	process    *process // nil while it is down
-}
-
-// process is a JVM and the goroutine that waits for it.
-type process struct {
-	pid  int
-	done chan struct{} // closed when it has ended
 }
 
 func newBroker(c *Cluster, id int, dir, heap string) (*Broker, error) {
@@ -94,16 +85,7 @@ func (b *Broker) settings(brokers int, bootstrap string, proxy *Proxy) map[strin
 func (b *Broker) propertiesFile() string { return filepath.Join(b.dir, "server.properties") }
 
 func (b *Broker) writeSettings(settings map[string]string) error {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		fmt.Fprintf(&text, "%s=%s\n", name, settings[name])
-	}
-	logging := "rootLogger.level = info\nrootLogger.appenderRef.out.ref = out\nappender.out.type = Console\nappender.out.name = out\n" +
-		"appender.out.layout.type = PatternLayout\nappender.out.layout.pattern = %d %p %c{1} %m%n\n"
-	return errors.Join(
-		os.WriteFile(b.propertiesFile(), []byte(text.String()), 0o644),
-		os.WriteFile(filepath.Join(b.dir, "log4j2.properties"), []byte(logging), 0o644),
-	)
+	return errors.Join(writeProperties(b.propertiesFile(), settings), writeLogging(b.dir))
 }
 
 // LogFile returns the path of the broker's log.
@@ -122,49 +104,23 @@ func (b *Broker) Up() error {
 	if b.process != nil {
 		return nil
 	}
-	logStart := fileSize(b.LogFile())
+	logStart := serverlog.Size(b.LogFile())
 	p, err := b.launch()
 	if err != nil {
 		return fmt.Errorf("start Kafka: %w", err)
 	}
 	b.process = p
 	if err := b.awaitReady(p); err != nil {
-		err = fmt.Errorf("start Kafka: %w\n%s", err, logTail(b.LogFile(), logStart))
+		err = fmt.Errorf("start Kafka: %w\n%s", err, serverlog.Tail(b.LogFile(), logStart))
 		return errors.Join(err, b.Kill())
 	}
 	return nil
 }
 
-// launch starts the JVM. It dies with this process: the kernel sends the signal when the thread that started it ends, so that
-// thread waits for it.
 func (b *Broker) launch() (*process, error) {
-	log, err := os.OpenFile(b.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = log.Close() }()
-	cmd := exec.CommandContext(context.Background(), "java", append(tuning(b.heap),
+	return startJava(b.dir, b.LogFile(), append(tuning(b.heap),
 		"-Dlog4j2.configurationFile=file:"+filepath.Join(b.dir, "log4j2.properties"),
-		"-cp", filepath.Join(b.cluster.lib, "*"), "kafka.Kafka", b.propertiesFile())...)
-	cmd.Dir = b.dir
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p := &process{done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		if err == nil {
-			p.pid = cmd.Process.Pid
-		}
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
-		}
-		close(p.done)
-	}()
-	return p, <-started
+		"-cp", filepath.Join(b.cluster.lib, "*"), "kafka.Kafka", b.propertiesFile()))
 }
 
 // tuning lets a small broker start fast, and one that is given memory run fast, with the options of Kafka's own start script.
@@ -200,20 +156,14 @@ func (b *Broker) Stop() error { return b.end(syscall.SIGTERM) }
 func (b *Broker) Kill() error { return b.end(syscall.SIGKILL) }
 
 func (b *Broker) end(signal syscall.Signal) error {
-	p := b.process
-	if p == nil {
+	if b.process == nil {
 		return nil
 	}
-	if err := syscall.Kill(p.pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("stop Kafka: %w", err)
-	}
-	select {
-	case <-p.done:
+	err := b.process.end(signal)
+	if err == nil {
 		b.process = nil
-		return nil
-	case <-time.After(stopTimeout):
-		return fmt.Errorf("process %d of Kafka did not stop within %v of the signal %v", p.pid, stopTimeout, signal)
 	}
+	return err
 }
 
 // Restart takes the broker down in good order and up again, on the same port with the same data.
@@ -222,26 +172,4 @@ func (b *Broker) Restart() error {
 		return err
 	}
 	return b.Up()
-}
-
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
-// logTail returns what was logged since an offset, of that the last 8 KiB.
-func logTail(path string, from int64) string {
-	const most = 8 << 10
-	log, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Sprintf("(no log: %v)", err)
-	}
-	log = log[min(from, int64(len(log))):]
-	if len(log) > most {
-		log = log[len(log)-most:]
-	}
-	return string(bytes.TrimSpace(log))
 }

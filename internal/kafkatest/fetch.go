@@ -18,13 +18,12 @@ var pom []byte
 
 const version = "4.3.1"
 
-// fetch returns the folder of Kafka's jars: $PILLARBOX_KAFKA_LIB, or .cache of the repository, where Maven puts them once.
-// Several processes may ask at the same time.
-func fetch() (string, error) {
+// fetch returns a folder of jars: $PILLARBOX_KAFKA_LIB, if one of them has that name, or one in .cache of the repository, where
+// Maven puts what the pom names, once. Several processes may ask at the same time.
+func fetch(name, jar string, pom []byte) (string, error) {
 	if lib := os.Getenv("PILLARBOX_KAFKA_LIB"); lib != "" {
-		if jars, _ := filepath.Glob(filepath.Join(lib, "kafka_*.jar")); len(jars) == 0 {
-			return "", fmt.Errorf("no kafka_*.jar in PILLARBOX_KAFKA_LIB=%s: name the libs folder of Kafka %s, or unset it",
-				lib, version)
+		if jars, _ := filepath.Glob(filepath.Join(lib, jar)); len(jars) == 0 {
+			return "", fmt.Errorf("no %s in PILLARBOX_KAFKA_LIB=%s: name the libs folder of Kafka %s, or unset it", jar, lib, version)
 		}
 		return lib, needs("java", "default-jre-headless")
 	}
@@ -35,7 +34,7 @@ func fetch() (string, error) {
 	if err := needs("java", "default-jdk-headless"); err != nil {
 		return "", err
 	}
-	lib := filepath.Join(cache, "kafka-"+version)
+	lib := filepath.Join(cache, name)
 	if _, err := os.Stat(lib); err == nil {
 		return lib, nil
 	}
@@ -50,7 +49,7 @@ func fetch() (string, error) {
 	if err := needs("mvn", "maven"); err != nil {
 		return "", err
 	}
-	return lib, download(lib)
+	return lib, download(lib, pom)
 }
 
 func needs(program, debian string) error {
@@ -61,7 +60,7 @@ func needs(program, debian string) error {
 }
 
 // download lets the folder appear as a whole or not at all.
-func download(lib string) error {
+func download(lib string, pom []byte) error {
 	work := lib + ".part"
 	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o755)); err != nil {
 		return err

@@ -36,6 +36,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pillarbox-dev/pillarbox/internal/serverlog"
 )
 
 // Options say how a cluster is made. The zero value is what most tests want.
@@ -79,7 +81,7 @@ func Start(opts Options) (*Cluster, error) {
 	if opts.Proxy && opts.Brokers > 1 {
 		return nil, errors.New("kafkatest: a proxy is for one broker")
 	}
-	lib, err := fetch()
+	lib, err := fetch("kafka-"+version, "kafka_*.jar", pom)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +206,7 @@ func (c *Cluster) Stop() error {
 func (c *Cluster) Log() string {
 	var all strings.Builder
 	for _, b := range c.Brokers {
-		fmt.Fprintf(&all, "broker %d:\n%s\n", b.ID, logTail(b.LogFile(), 0))
+		fmt.Fprintf(&all, "broker %d:\n%s\n", b.ID, serverlog.Tail(b.LogFile(), 0))
 	}
 	return all.String()
 }

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pillarbox-dev/pillarbox/internal/serverlog"
 )
 
 // Mode says how a server is taken down.
@@ -42,14 +43,14 @@ func (s *Server) Up() error {
 	if s.process != nil {
 		return nil
 	}
-	logStart := fileSize(s.LogFile())
+	logStart := serverlog.Size(s.LogFile())
 	p, err := s.launch()
 	if err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	s.process = p
 	if err := s.awaitReady(p); err != nil {
-		err = fmt.Errorf("start PostgreSQL: %w\n%s", err, logTail(s.LogFile(), logStart))
+		err = fmt.Errorf("start PostgreSQL: %w\n%s", err, serverlog.Tail(s.LogFile(), logStart))
 		return errors.Join(err, s.Down(Immediate))
 	}
 	return nil
@@ -156,26 +157,4 @@ func (g *guard) finish() error {
 		return fmt.Errorf("clean up after PostgreSQL: %w", err)
 	}
 	return nil
-}
-
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
-// logTail returns what was logged since an offset, of that the last 16 KiB.
-func logTail(path string, from int64) string {
-	const most = 16 << 10
-	log, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Sprintf("(no server log: %v)", err)
-	}
-	log = log[min(from, int64(len(log))):]
-	if len(log) > most {
-		log = log[len(log)-most:]
-	}
-	return "server log:\n" + string(bytes.TrimSpace(log))
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/pillarbox-dev/pillarbox/internal/serverlog"
 )
 
 // shared starts, at its first call, the one server that all tests of a binary use. It needs no TestMain: the server's guard
@@ -47,7 +49,7 @@ func Database(t testing.TB) string {
 // dropped; when the test has failed, what the server logged meanwhile is shown.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	logStart := fileSize(s.LogFile())
+	logStart := serverlog.Size(s.LogFile())
 	name := fmt.Sprintf("%s_%d", databaseName(t.Name()), s.databases.Add(1))
 	url, err := s.CreateDatabase(context.Background(), name)
 	if err != nil {
@@ -55,7 +57,7 @@ func (s *Server) Database(t testing.TB) string {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(logTail(s.LogFile(), logStart))
+			t.Log("server log:\n" + serverlog.Tail(s.LogFile(), logStart))
 		}
 		if s.process == nil {
 			return
