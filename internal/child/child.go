@@ -125,8 +125,8 @@ func (p *Process) lastWords() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// Context is for the process itself: it returns a context that ends when standard input does, and not when ctx does. Ctrl-C, which
-// all processes of a terminal get, is for the demo: it wants its parts for the drain.
+// Context is for the process itself: it returns a context that ends when standard input does, and not when ctx does. Ctrl-C,
+// which all processes of a terminal get, is for the demo: it wants its parts for the drain.
 func Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
