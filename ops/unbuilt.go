@@ -48,7 +48,3 @@ func (o *Ops) ResumeJob(ctx context.Context, id, version int64, a Action) (Job, 
 func (o *Ops) CancelJob(ctx context.Context, id, version int64, a Action) (Job, error) {
 	return Job{}, errUnbuilt
 }
-
-// ---- health.go
-
-func (o *Ops) Health(ctx context.Context) (Health, error) { return Health{}, errUnbuilt }

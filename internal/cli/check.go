@@ -15,7 +15,9 @@ func newCheck(a *app) *cobra.Command {
 		Short: "Tell everything that would keep run from working",
 		Long: `check reads the configuration and connects to everything that it names: the database (is it there, migrated, are the
 rights right?) and every destination (are the secret files there, does it answer, is its certificate good?). It delivers
-nothing and changes nothing, tells all problems at once, each with what to do, and exits with 1 if there is one.`,
+nothing and changes nothing, tells all problems at once, each with what to do, and exits with 1 if there is one.
+
+What it calls advice is no problem yet: dead rows that pile up, an old transaction, a bloated table.`,
 		Example: `  pillarbox check
   pillarbox check --print`,
 		Args: noArgs,
@@ -50,6 +52,9 @@ func printFindings(a *app, findings []wire.Finding) error {
 		a.printf("%s", lines[i])
 		for _, problem := range f.Problems {
 			a.printf("    %s\n", indented(problem))
+		}
+		for _, advice := range f.Advice {
+			a.printf("    advice: %s\n", advice)
 		}
 	}
 	switch problems {

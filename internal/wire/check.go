@@ -25,6 +25,8 @@ type Finding struct {
 	About string
 	// Problems are what is wrong, each with a hint; none: it works.
 	Problems []error
+	// Advice is what should be done although it works, one sentence each.
+	Advice []string
 }
 
 // Check connects to everything that a configuration names. Nothing is delivered and nothing is changed. What hangs on a part that
@@ -78,20 +80,24 @@ func checkDatabase(ctx context.Context, c *config.Config) (*sql.DB, Finding) {
 		return nil, f
 	}
 	if len(f.Problems) == 0 {
-		if err := checkStatus(ctx, c, db); err != nil {
+		if f.Advice, err = checkTables(ctx, c, db); err != nil {
 			f.Problems = append(f.Problems, err)
 		}
 	}
 	return db, f
 }
 
-// checkStatus tries what /metrics and status need.
-func checkStatus(ctx context.Context, c *config.Config, db *sql.DB) error {
+// checkTables tries what /metrics and status need, and asks the database for its health.
+func checkTables(ctx context.Context, c *config.Config, db *sql.DB) (advice []string, err error) {
 	o, err := ops.New(db, c.Database.Dialect(), c.Database.SchemaName())
-	if err == nil {
-		_, err = o.Status(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if _, err := o.Status(ctx); err != nil {
+		return nil, err
+	}
+	health, err := o.Health(ctx)
+	return health.Advice, err
 }
 
 func checkDestination(ctx context.Context, c *config.Config, name string, db *sql.DB) Finding {
