@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
@@ -47,6 +48,8 @@ type queries struct {
 	plan, cursors, above, gaps, ledger string             // Status
 	paused, pause, resume, record      string             // Pause and Resume
 	isolation                          sql.IsolationLevel // of Status: one snapshot for all of it
+	change                             sql.IsolationLevel // of what changes rows: each statement sees what is committed by then
+	task                               taskQueries
 }
 
 func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
@@ -56,8 +59,10 @@ func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
 	}
 	if dialect == schema.Postgres { // SQLite has no gaps, and no planner that changes its mind
 		q.isolation = sql.LevelRepeatableRead
+		q.change = sql.LevelReadCommitted
 		texts["gaps"], texts["plan"] = &q.gaps, &q.plan
 	}
+	maps.Copy(texts, q.task.files())
 	return q, fill(dialect, schemaName, texts)
 }
 
