@@ -57,8 +57,8 @@ func New(c Config) (*Access, error) {
 	}
 	for _, user := range c.Users {
 		if strings.Contains(user.Name, ":") {
-			problems = append(problems, fmt.Errorf("the user %q has a colon in its name, which basic authentication cannot send: take it out",
-				user.Name))
+			problems = append(problems, fmt.Errorf(
+				"the user %q has a colon in its name, which basic authentication cannot send: take it out", user.Name))
 		}
 	}
 	if c.Now == nil {

@@ -34,8 +34,8 @@ func (k kind) secret(c Credential) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s %s: %w", k, c.Name, err)
 	case len(text) < least:
-		return "", fmt.Errorf("%s %s: the secret has %d characters, which can be guessed: make one of at least %d with 'openssl rand -hex 32'",
-			k, c.Name, len(text), least)
+		return "", fmt.Errorf("%s %s: the secret has %d characters, which can be guessed: make one of at least %d, "+
+			"with 'openssl rand -hex 32'", k, c.Name, len(text), least)
 	}
 	return text, nil
 }
@@ -119,7 +119,8 @@ func (a *Access) try(r *http.Request, k kind, name, secret string) (who Identity
 	}
 	a.config.Log.Warn("a request was refused", "kind", k, "client", client(r), "unreadable", errors.Join(broken...))
 	if k == kindUser {
-		return Identity{}, refused(http.StatusUnauthorized, "the name or the password is wrong", "check both; the password may have been replaced")
+		return Identity{}, refused(http.StatusUnauthorized, "the name or the password is wrong",
+			"check both; the password may have been replaced")
 	}
 	return Identity{}, refused(http.StatusUnauthorized, "the token is not known", "check it; it may have been replaced")
 }
