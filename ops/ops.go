@@ -50,6 +50,7 @@ type queries struct {
 	isolation                          sql.IsolationLevel // of Status: one snapshot for all of it
 	change                             sql.IsolationLevel // of what changes rows: each statement sees what is committed by then
 	task                               taskQueries
+	seqAt                              seqAtQueries
 }
 
 func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
@@ -63,6 +64,7 @@ func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
 		texts["gaps"], texts["plan"] = &q.gaps, &q.plan
 	}
 	maps.Copy(texts, q.task.files())
+	maps.Copy(texts, q.seqAt.files())
 	return q, fill(dialect, schemaName, texts)
 }
 
