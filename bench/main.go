@@ -1,6 +1,6 @@
 // Command bench measures Pillarbox, beside peers that do the same work in the same run on the same server.
 //
-//	go run ./bench drain|latency|http|kafka|blackhole|enqueue|operations [flags] [--json]
+//	go run ./bench drain|latency|http|kafka|debezium|blackhole|enqueue|operations [flags] [--json]
 //
 // Without --database it starts a PostgreSQL of its own and stops it. The result goes to stdout, as a table or as one JSON
 // object; what is under way goes to stderr. docs/benchmarks.md says what each figure means and how to run it again.
@@ -35,19 +35,21 @@ func main() {
 type command struct {
 	name, does string
 	flags      func(*flag.FlagSet) measurement
+	settings   map[string]string // of a server that is started, on top of everybody's
 }
 
 type measurement func(context.Context, *session) (*report, error)
 
 func commands() []command {
 	return []command{
-		{"drain", "a full log to a null destination, beside the textbook relay", drainFlags},
-		{"latency", "commit to acknowledged at a steady rate, and one event at a time", latencyFlags},
-		{"http", "PostgreSQL to a signed HTTP receiver, beside the same client alone", httpFlags},
-		{"blackhole", "what one endpoint that never answers takes from nineteen others", blackholeFlags},
-		{"kafka", "PostgreSQL to a real Kafka, beside the textbook relay and the bare producer", kafkaFlags},
-		{"enqueue", "Enqueue beside a plain INSERT in the same transaction", enqueueFlags},
-		{"operations", "status, dashboard and API with ten million pending events and a full ledger", operationsFlags},
+		{"drain", "a full log to a null destination, beside the textbook relay", drainFlags, nil},
+		{"latency", "commit to acknowledged at a steady rate, and one event at a time", latencyFlags, nil},
+		{"http", "PostgreSQL to a signed HTTP receiver, beside the same client alone", httpFlags, nil},
+		{"blackhole", "what one endpoint that never answers takes from nineteen others", blackholeFlags, nil},
+		{"kafka", "PostgreSQL to a real Kafka, beside the textbook relay and the bare producer", kafkaFlags, nil},
+		{"debezium", "the same beside Debezium's outbox event router", debeziumFlags, map[string]string{"wal_level": "logical"}},
+		{"enqueue", "Enqueue beside a plain INSERT in the same transaction", enqueueFlags, nil},
+		{"operations", "status, dashboard and API with ten million pending events and a full ledger", operationsFlags, nil},
 	}
 }
 
@@ -86,7 +88,7 @@ func (c command) run(ctx context.Context, args []string, stdout, stderr io.Write
 	if flags.NArg() > 0 {
 		return fmt.Errorf("%s takes flags only, not %q", c.name, flags.Args())
 	}
-	s, err := openSession(ctx, opts, stderr)
+	s, err := openSession(ctx, opts, c.settings, stderr)
 	if err != nil {
 		return err
 	}

@@ -21,12 +21,14 @@ import (
 // settings are what the benchmark's own server has beyond the defaults; both sides of every ratio run on it. fsync,
 // synchronous_commit, full_page_writes and autovacuum stay on. The rest keeps checkpoints from falling into some of the
 // rounds and not into others.
-func settings() map[string]string {
-	return map[string]string{
+func settings(further map[string]string) map[string]string {
+	all := map[string]string{
 		"shared_buffers":     "1GB",
 		"max_wal_size":       "16GB",
 		"checkpoint_timeout": "30min",
 	}
+	maps.Copy(all, further)
+	return all
 }
 
 // sessionOptions are the flags that every command has.
@@ -46,6 +48,7 @@ func (o *sessionOptions) register(flags *flag.FlagSet) {
 // session is one run of the program: a server, and databases that are made for the occasion.
 type session struct {
 	sessionOptions
+	settings  map[string]string
 	url       string
 	stop      func() error // nil: the server is somebody else's
 	serverPID int          // 0: likewise
@@ -55,13 +58,13 @@ type session struct {
 	started   time.Time
 }
 
-func openSession(ctx context.Context, opts sessionOptions, stderr io.Writer) (*session, error) {
+func openSession(ctx context.Context, opts sessionOptions, further map[string]string, stderr io.Writer) (*session, error) {
 	if opts.rounds < 1 {
 		return nil, fmt.Errorf("--rounds %d: at least one is needed", opts.rounds)
 	}
-	s := &session{sessionOptions: opts, url: opts.database, stderr: stderr, started: time.Now()}
+	s := &session{sessionOptions: opts, settings: settings(further), url: opts.database, stderr: stderr, started: time.Now()}
 	if s.url == "" {
-		server, err := pgtest.Start(pgtest.Options{Settings: settings()})
+		server, err := pgtest.Start(pgtest.Options{Settings: s.settings})
 		if err != nil {
 			return nil, err
 		}
@@ -125,9 +128,8 @@ func (s *session) settingsText() string {
 		return "as found at --database"
 	}
 	var parts []string
-	own := settings()
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		parts = append(parts, name+"="+own[name])
+	for _, name := range slices.Sorted(maps.Keys(s.settings)) {
+		parts = append(parts, name+"="+s.settings[name])
 	}
 	return strings.Join(parts, " ")
 }
