@@ -42,3 +42,6 @@ create table if not exists outbox_task (
 
 -- What was done to one event, newest first, and by whom.
 create index if not exists outbox_operator_action_seq on outbox_operator_action (seq, id) where seq is not null;
+
+-- Whether an event that has left the log is in the archive.
+create index if not exists outbox_event_archive_seq on outbox_event_archive (seq);
