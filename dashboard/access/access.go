@@ -49,7 +49,7 @@ type Access struct {
 // New checks a configuration. It reads no secret: see Check.
 func New(c Config) (*Access, error) {
 	var problems []error
-	names := map[string]bool{localName: true}
+	names := map[string]bool{LocalName: true}
 	for _, credential := range slices.Concat(c.Tokens, c.Users) {
 		if err := credential.check(names); err != nil {
 			problems = append(problems, err)
@@ -71,15 +71,15 @@ func New(c Config) (*Access, error) {
 	return &Access{config: c, attempts: newThrottle(), sessions: newThrottle()}, errors.Join(problems...)
 }
 
-// maxName is what the operators' log takes.
-const maxName = 200
+// MaxName is how many bytes of a name the operators' log takes.
+const MaxName = 200
 
 func (c Credential) check(names map[string]bool) error {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	switch {
-	case c.Name == "" || len(c.Name) > maxName:
-		bad("a credential has a name of %d bytes: give it one of 1 to %d, which stands in the operators' log", len(c.Name), maxName)
+	case c.Name == "" || len(c.Name) > MaxName:
+		bad("a credential has a name of %d bytes: give it one of 1 to %d, which stands in the operators' log", len(c.Name), MaxName)
 	case names[c.Name]:
 		bad("the name %q is taken: give each credential its own, so that the operators' log tells them apart", c.Name)
 	}

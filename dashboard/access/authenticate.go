@@ -79,7 +79,7 @@ func (a *Access) identify(r *http.Request) (who Identity, byBearer bool, _ *refu
 		if refusal := refuseStrangers(r); refusal != nil {
 			return who, false, refusal
 		}
-		return Identity{Name: localName, Role: Operator}, false, nil
+		return Identity{Name: LocalName, Role: Operator}, false, nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {

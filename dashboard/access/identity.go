@@ -21,8 +21,8 @@ type Identity struct {
 	Role Role
 }
 
-// localName is whoever sits at this machine, where no credential is asked for.
-const localName = "local operator"
+// LocalName is what whoever sits at this machine is called, where no credential is asked for.
+const LocalName = "local operator"
 
 // MayOperate tells whether the role is enough to change something.
 func (i Identity) MayOperate() bool { return i.Role == Operator }

@@ -19,6 +19,7 @@ import (
 func (d *decoder) check(c *Config) {
 	d.checkDatabase(c.Database)
 	d.checkListen(c)
+	d.checkDashboard(c)
 	if c.Contracts != (Contracts{}) && c.Contracts.Dir == "" && !d.failed("contracts.dir") {
 		d.wrong("contracts", "contracts names no folder", "say where the schemas are: contracts: {dir: contracts}")
 	}

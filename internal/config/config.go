@@ -22,6 +22,7 @@ type Config struct {
 	Database     Database               `yaml:"database" rule:"required" hint:"say where the outbox is: database: {url: …}"`
 	Listen       string                 `yaml:"listen,omitempty"` // "": nothing is served
 	AllowRemote  bool                   `yaml:"allow_remote,omitempty"`
+	Dashboard    Dashboard              `yaml:"dashboard,omitempty"`
 	Ready        Ready                  `yaml:"ready,omitempty"`
 	Log          Log                    `yaml:"log,omitempty"`
 	Relay        Relay                  `yaml:"relay,omitempty"`

@@ -222,3 +222,29 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestDashboard(t *testing.T) {
+	const base = "database: {url: \"sqlite:///a.db\"}\ndestinations: {a: {http: {url: \"https://a.example\"}}}\n"
+	for _, tt := range []struct {
+		text           string
+		served, masked bool
+	}{
+		{"listen: 127.0.0.1:0\n", true, true},
+		{"", false, true},
+		{"listen: 127.0.0.1:0\ndashboard: {enabled: false, mask_operators: false}\n", false, false},
+		{"listen: 0.0.0.0:1\nallow_remote: true\ndashboard: {enabled: false}\n", false, true},
+		{"listen: 0.0.0.0:1\nallow_remote: true\ndashboard: {users: [{name: ops, role: viewer, password_file: /p}]}\n", true, true},
+	} {
+		c, err := Parse("f.yaml", []byte(base+tt.text), noVariables)
+		if err != nil {
+			t.Errorf("%s: %v", tt.text, err)
+			continue
+		}
+		if got := c.ServesDashboard(); got != tt.served {
+			t.Errorf("%s: served %v, want %v", tt.text, got, tt.served)
+		}
+		if got := c.Dashboard.MasksOperators(); got != tt.masked {
+			t.Errorf("%s: masks operators %v, want %v", tt.text, got, tt.masked)
+		}
+	}
+}

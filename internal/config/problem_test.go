@@ -178,6 +178,26 @@ func TestProblems(t *testing.T) {
 		"for everybody, shorter": {db + dest + "listen: :9470\n", []string{
 			`f.yaml:3:9: listen ":9470" can be reached from other machines, and it asks for no password: ` +
 				`listen on 127.0.0.1, or add allow_remote: true when the network keeps strangers out`}},
+		"a dashboard for everybody": {db + dest + "listen: 0.0.0.0:9470\nallow_remote: true\n", []string{
+			`f.yaml:3:9: listen "0.0.0.0:9470" opens the dashboard and the API to other machines, and nobody is named who may use ` +
+				`them: add dashboard: {tokens: [{name: …, role: operator, file: …}]}, or users with a password_file; ` +
+				`dashboard: {enabled: false} serves neither`}},
+		"a dashboard for nobody": {db + dest + "dashboard: {tokens: [{name: ci, role: viewer, file: /run/ci}]}\n", []string{
+			`f.yaml:3:1: dashboard names who may use it, and it is not served: add listen: 127.0.0.1:9470`}},
+		"half a credential": {db + dest + "listen: 127.0.0.1:0\ndashboard:\n  tokens:\n  - {name: ci, role: admin}\n" +
+			"  users:\n  - {role: viewer, password: x}\n", []string{
+			`f.yaml:6:5: dashboard.tokens[0].file is missing: name the file that holds the token`,
+			`f.yaml:6:22: dashboard.tokens[0].role is "admin": it can be viewer or operator`,
+			`f.yaml:8:5: dashboard.users[0].name is missing: it stands in the operators' log`,
+			`f.yaml:8:5: dashboard.users[0].password_file is missing: name the file that holds the password`,
+			`f.yaml:8:20: unknown key "password" in dashboard.users[0]: known here: name, password_file, role`}},
+		"names that are not told apart": {db + dest + "listen: 127.0.0.1:0\ndashboard:\n" +
+			"  tokens: [{name: ops, role: viewer, file: /a}, {name: local operator, role: viewer, file: /b}]\n" +
+			"  users: [{name: ops, role: viewer, password_file: /c}, {name: \"a:b\", role: viewer, password_file: /d}]\n", []string{
+			`f.yaml:5:56: dashboard.tokens[1].name: the name "local operator" cannot be used: choose another of at most 200 bytes`,
+			`f.yaml:6:18: dashboard.users[0].name: the name "ops" is that of dashboard.tokens[0].name as well: ` +
+				`give each its own: it stands in the operators' log`,
+			`f.yaml:6:64: dashboard.users[1].name: the name "a:b" holds a colon: take it out: browsers cannot send it`}},
 
 		// ---- Destinations
 		"no destination": {db + "destinations: {}\n", []string{

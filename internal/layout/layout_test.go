@@ -37,7 +37,7 @@ var rules = []rule{
 	{"ops", []string{"relay", "outbox", "envelope", "contract"}, false},
 	{"dashboard", []string{"ops", "relay", "outbox"}, false},
 	// Within cmd: config knows the destinations' settings, wire alone knows everything.
-	{"internal/config", []string{"destination", "envelope", "contract", "ops", "relay", "outbox"}, false},
+	{"internal/config", []string{"dashboard/access", "destination", "envelope", "contract", "ops", "relay", "outbox"}, false},
 	{"internal/telemetry", []string{"ops", "relay"}, false},
 	{"internal/demo", []string{"internal/child", "internal/reckon", "store", "destination/http", "relay", "outbox"}, false},
 	{"internal/wire", []string{"internal/config", "internal/telemetry", "dashboard", "ops", "destination", "store", "envelope",
