@@ -80,7 +80,15 @@ func (k *toKafka) measure(ctx context.Context, s *session) (_ *report, err error
 }
 
 func (k *toKafka) round(ctx context.Context, s *session, log, steady *eventLog) error {
+	broker, err := k.brokerCPU()
+	if err != nil {
+		return err
+	}
 	relayed, err := k.pillarbox(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	brokerAfter, err := k.brokerCPU()
 	if err != nil {
 		return err
 	}
@@ -103,7 +111,10 @@ func (k *toKafka) round(ctx context.Context, s *session, log, steady *eventLog) 
 	s.say("bare producer: %s records/s", formatNumber(bare))
 	k.report.add("producer_per_s", bare)
 	k.report.add("ratio_batched", relayed.perSecond()/batched)
-	k.report.add("relay_cpu_us_per_event", float64(relayed.cpu.own.Microseconds())/float64(relayed.settled))
+	perEvent := func(worked time.Duration) float64 { return float64(worked.Microseconds()) / float64(relayed.settled) }
+	k.report.add("relay_cpu_us_per_event", perEvent(relayed.cpu.own))
+	k.report.add("database_cpu_us_per_event", perEvent(relayed.cpu.server))
+	k.report.add("broker_cpu_us_per_event", perEvent(brokerAfter-broker))
 	k.report.add("relay_peak_rss_mb", megabytes(relayed.resident))
 	return k.latency(ctx, s, steady)
 }
@@ -122,6 +133,15 @@ func (k *toKafka) conclude() {
 	r.note("rate", k.rate)
 	r.note("seconds", k.seconds)
 	r.note("payload_bytes", payloadSize)
+}
+
+// brokerCPU is how long processors have worked for the broker.
+func (k *toKafka) brokerCPU() (time.Duration, error) {
+	stat, err := readStat(k.cluster.Brokers[0].PID())
+	if err != nil {
+		return 0, fmt.Errorf("read the processor time of Kafka: %w", err)
+	}
+	return stat.worked, nil
 }
 
 // newTopic makes a topic for one measurement, so that none finds what another left.
