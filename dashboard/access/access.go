@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// Tokens are for programs. Users are for people, and log in with their name and a password.
 	Tokens, Users []Credential
-	// Base is the path that the handlers are mounted under, without a slash at its end. Default "": at the root.
+	// Base is the path that the pages are mounted at, like "/outbox". Default "": the root. Wrap is given whole paths.
 	Base string
 	// Log takes the attempts that failed, without what was sent. Default: nothing is logged.
 	Log *slog.Logger

@@ -98,7 +98,7 @@ func (a *Access) identify(r *http.Request) (who Identity, byBearer bool, _ *refu
 	return who, false, refusal
 }
 
-// try looks for the credential that has a secret, at the pace that the throttle allows. name restricts it to one user.
+// try looks for the credential that has a secret, at the pace that the throttle allows. The name is a user's.
 func (a *Access) try(r *http.Request, k kind, name, secret string) (who Identity, _ *refusal) {
 	known, broken := a.known(k, name)
 	found := func() bool {
@@ -140,7 +140,7 @@ type hashed struct {
 // known reads the secrets of one kind. One that cannot be read lets nobody in.
 func (a *Access) known(k kind, name string) (known []hashed, broken []error) {
 	for _, c := range a.of(k) {
-		if name != "" && c.Name != name {
+		if k == kindUser && c.Name != name {
 			continue
 		}
 		secret, err := k.secret(c)
