@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -138,25 +139,33 @@ func TestHealthAdvises(t *testing.T) {
 // The relay's role may look; it is told that it does not see everybody.
 func TestHealthAsTheRelaysRole(t *testing.T) {
 	b := newBox(t, schema.Postgres)
-	role := fmt.Sprintf("watcher %d", time.Now().UnixNano())
-	b.exec("create role " + schema.Quote(role) + " login")
-	defer func() { b.exec("drop owned by " + schema.Quote(role)); b.exec("drop role " + schema.Quote(role)) }()
-	grants, err := schema.PrintRoles(`Out "box"`, "", role, "")
-	b.must(err)
-	b.exec(grants)
-	conn, err := b.db.Conn(t.Context())
-	b.must(err)
-	var url string
-	b.must(conn.QueryRowContext(t.Context(), `select format('host=%s port=%s dbname=%s sslmode=disable', host(inet_server_addr()), inet_server_port(), current_database())`).Scan(&url))
-	b.must(conn.Close())
-	db, err := sql.Open("pgx", url+" user='"+role+"'")
-	b.must(err)
-	defer db.Close()
-	o, err := ops.New(db, schema.Postgres, `Out "box"`)
-	b.must(err)
+	o := b.as(t, func(name, role string) (string, error) { return schema.PrintRoles(name, "", role, "") })
 	h, err := o.Health(t.Context())
 	b.must(err)
 	if len(h.Advice) != 1 || !strings.Contains(h.Advice[0], "pg_read_all_stats") {
 		t.Errorf("advice = %q, want one about what the role does not see", h.Advice)
 	}
+}
+
+// as returns an Ops over the same outbox for a new role that has the grants.
+func (b *box) as(t *testing.T, grants func(schemaName, role string) (string, error)) *ops.Ops {
+	t.Helper()
+	role := fmt.Sprintf("role %d", time.Now().UnixNano())
+	b.exec("create role " + schema.Quote(role) + " login")
+	text, err := grants(`Out "box"`, role)
+	b.must(err)
+	b.exec(text)
+	var url string
+	b.must(b.db.QueryRowContext(t.Context(), `select format('host=%s port=%s dbname=%s sslmode=disable', host(inet_server_addr()),
+		inet_server_port(), current_database())`).Scan(&url))
+	db, err := sql.Open("pgx", url+" user='"+role+"'")
+	b.must(err)
+	t.Cleanup(func() {
+		b.must(db.Close())
+		_, err := b.db.ExecContext(context.Background(), "drop owned by "+schema.Quote(role)+"; drop role "+schema.Quote(role))
+		b.must(err)
+	})
+	o, err := ops.New(db, schema.Postgres, `Out "box"`)
+	b.must(err)
+	return o
 }

@@ -1,0 +1,5 @@
+-- Which of the ids $2 (a JSON array) a consumer has handled.
+select event_id
+  from $schema.outbox_inbox
+ where consumer = $1
+   and event_id = any (array(select json_array_elements_text($2::text::json)))

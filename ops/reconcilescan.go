@@ -1,0 +1,96 @@
+package ops
+
+import (
+	"context"
+	"slices"
+)
+
+// ReconcileProgress is how far each comparison has come, by the name of the comparison.
+type ReconcileProgress map[string]comparedTo
+
+// comparedTo is how far one comparison has come: everything up to Through was looked at and is well, but for Open, which is looked
+// at again in each run: it was found, or was not settled yet. So a finding stays one until it is mended.
+type comparedTo struct {
+	Through int64   `json:"through"`
+	Open    []int64 `json:"open,omitempty"`
+}
+
+const (
+	reconcileChunk = 5_000  // rows of one statement
+	reconcileOpen  = 10_000 // numbers that a comparison keeps open
+)
+
+// sighting is a number that a comparison does not pass.
+type sighting struct {
+	seq int64
+	row map[string]any // what is shown of the finding; nil: it is none yet, the delivery is not settled
+}
+
+// A look compares the next rows above a number, at most reconcileChunk, up to another one. It returns how far it has come.
+type look func(ctx context.Context, after, to int64) (seen []sighting, through int64, err error)
+
+// scan is one comparison on its way.
+type scan struct {
+	look    look
+	limit   int64
+	keep    bool     // what is open is remembered for the next run
+	finding *Finding // of the whole check, which other comparisons add to as well
+	open    []int64
+	cut     bool // it has stopped at a limit
+}
+
+// run looks again at what was open, all of it, then goes on to a number. It returns how far it has come.
+func (s *scan) run(ctx context.Context, from comparedTo, to int64) (comparedTo, error) {
+	never := func() bool { return false }
+	for _, r := range runs(from.Open) {
+		if _, err := s.walk(ctx, r[0]-1, r[1], never); err != nil {
+			return from, err
+		}
+	}
+	through, err := s.walk(ctx, from.Through, to, func() bool { return s.finding.Count >= s.limit || len(s.open) >= reconcileOpen })
+	if err != nil {
+		return from, err
+	}
+	s.cut = through < to
+	slices.Sort(s.open)
+	return comparedTo{Through: through, Open: slices.Compact(s.open)}, nil
+}
+
+func (s *scan) walk(ctx context.Context, after, to int64, full func() bool) (through int64, err error) {
+	for after < to && !full() {
+		seen, through, err := s.look(ctx, after, to)
+		if err != nil {
+			return after, err
+		}
+		for _, one := range seen {
+			s.take(one)
+		}
+		after = through
+	}
+	return after, nil
+}
+
+func (s *scan) take(one sighting) {
+	if s.keep {
+		s.open = append(s.open, one.seq)
+	}
+	if one.row == nil {
+		return
+	}
+	s.finding.Count++
+	if len(s.finding.Rows) < reconcileShown {
+		s.finding.Rows = append(s.finding.Rows, one.row)
+	}
+}
+
+// runs puts numbers that follow each other together, as first and last.
+func runs(numbers []int64) (all [][2]int64) {
+	for _, n := range numbers {
+		if last := len(all) - 1; last >= 0 && all[last][1]+1 >= n {
+			all[last][1] = max(n, all[last][1])
+			continue
+		}
+		all = append(all, [2]int64{n, n})
+	}
+	return all
+}
