@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // Ops works on one outbox. It is safe for concurrent use.
@@ -23,6 +24,7 @@ type Ops struct {
 	dialect    schema.Dialect
 	schemaName string // "" for SQLite
 	queries    queries
+	contract   func(*relay.Event) *relay.Outcome // of Repair; nil: there is none
 }
 
 // New returns an Ops over the tables of a schema ("" for SQLite). It does not connect: the first call does.

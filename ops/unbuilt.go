@@ -8,27 +8,6 @@ import (
 // What is agreed on and not built yet. Each goes from here to the file of its subject when it is.
 var errUnbuilt = errors.New("not built yet")
 
-// ---- events.go, show.go, action.go, log.go
-
-func (o *Ops) List(ctx context.Context, f Filter, p Page) (DeliveryPage, error) {
-	return DeliveryPage{}, errUnbuilt
-}
-func (o *Ops) Show(ctx context.Context, ref EventRef) (EventDetail, error) {
-	return EventDetail{}, errUnbuilt
-}
-func (o *Ops) Retry(ctx context.Context, t Target, a Action) (Delivery, error) {
-	return Delivery{}, errUnbuilt
-}
-func (o *Ops) Discard(ctx context.Context, t Target, a Action) (Delivery, error) {
-	return Delivery{}, errUnbuilt
-}
-func (o *Ops) Repair(ctx context.Context, t Target, r Repair, a Action) (Delivery, error) {
-	return Delivery{}, errUnbuilt
-}
-func (o *Ops) Log(ctx context.Context, f LogFilter, p Page) (LogPage, error) {
-	return LogPage{}, errUnbuilt
-}
-
 // ---- job.go, jobrun.go
 
 func (o *Ops) Estimate(ctx context.Context, r JobRequest) (Count, error) { return Count{}, errUnbuilt }

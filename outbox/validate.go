@@ -56,6 +56,9 @@ const (
 	maxJSONDepth = 512
 )
 
+// Check tells what Enqueue would refuse, without writing anything: an *InvalidError with all problems, or nil.
+func (o *Outbox) Check(events ...Event) error { return o.check(events) }
+
 // check looks at everything and returns an *InvalidError with all problems, or nil.
 func (o *Outbox) check(events []Event) error {
 	var problems []Problem

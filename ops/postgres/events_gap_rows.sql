@@ -1,0 +1,13 @@
+-- The next $4 events that have turned visible in the gaps of a stretch, in the order of a list ($direction).
+select e.seq
+  from (select unnest(gaps) as numbers
+          from $schema.outbox_cursor
+         where destination = $1 and shard = 0) gap
+ cross join lateral (select seq
+                       from $schema.outbox_event
+                      where seq >= greatest(lower(gap.numbers), $2) and seq < least(upper(gap.numbers), $3 + 1)
+                      order by seq $direction
+                      limit $4) e
+ where lower(gap.numbers) <= $3 and upper(gap.numbers) > $2
+ order by e.seq $direction
+ limit $4
