@@ -21,7 +21,8 @@ import (
 type Config struct {
 	// Tokens are for programs. Users are for people, and log in with their name and a password.
 	Tokens, Users []Credential
-	// Base is the path that the pages are mounted at, like "/outbox". Default "": the root. Wrap is given whole paths.
+	// Base is the path that the pages are mounted at, like "/outbox". Default "": the root. What Wrap is given has it
+	// stripped (http.StripPrefix); redirects and forms add it.
 	Base string
 	// Log takes the attempts that failed, without what was sent. Default: nothing is logged.
 	Log *slog.Logger

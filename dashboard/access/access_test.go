@@ -48,7 +48,7 @@ func newGate(t *testing.T, base string) *gate {
 			{Name: "guest", Role: access.Viewer, Secret: access.File(g.files["guest"])},
 		},
 	})
-	g.Handler = a.Wrap(http.HandlerFunc(tellWho))
+	g.Handler = http.StripPrefix(base, a.Wrap(http.HandlerFunc(tellWho)))
 	return g
 }
 
@@ -178,18 +178,18 @@ func TestLogin(t *testing.T) {
 		g := newGate(t, base)
 		page := g.send("GET", base+"/events?status=FAILED", "", header("Accept", "text/html"))
 		to := page.Header().Get("Location")
-		if want := base + "/login?next=" + url.QueryEscape(base+"/events?status=FAILED"); page.Code != 303 || to != want {
+		if want := base + "/login?next=" + url.QueryEscape("/events?status=FAILED"); page.Code != 303 || to != want {
 			t.Fatalf("without a session: %d to %s, want to %s", page.Code, to, want)
 		}
 		form := g.send("GET", to, "")
-		next := `name="next" value="` + base + `/events?status=FAILED"`
+		next := `name="next" value="/events?status=FAILED"`
 		if form.Code != 200 || !strings.Contains(form.Body.String(), next) {
 			t.Fatalf("the form: %d %s", form.Code, form.Body)
 		}
 		for body, want := range map[string]string{
 			"name=ops&password=correct+horse": "ops is a operator", "token=" + url.QueryEscape(ciToken): "ci is a viewer",
 		} {
-			in := g.send("POST", base+"/login", body+"&next="+url.QueryEscape(base+"/jobs"))
+			in := g.send("POST", base+"/login", body+"&next="+url.QueryEscape("/jobs"))
 			if in.Code != 303 || in.Header().Get("Location") != base+"/jobs" {
 				t.Fatalf("login: %d %s to %s", in.Code, in.Body, in.Header().Get("Location"))
 			}
@@ -350,8 +350,8 @@ func TestOtherSites(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/login", "/logout"} {
-		if got := g.send("POST", path, "name=ops&password=correct+horse", header("Sec-Fetch-Site", "cross-site")); got.Code != 403 ||
-			len(got.Result().Cookies()) > 0 {
+		got := g.send("POST", path, "name=ops&password=correct+horse", header("Sec-Fetch-Site", "cross-site"))
+		if got.Code != 403 || len(got.Result().Cookies()) > 0 {
 			t.Errorf("another site's %s: %d %v", path, got.Code, got.Result().Cookies())
 		}
 	}
@@ -403,7 +403,9 @@ func TestHeaders(t *testing.T) {
 
 func TestRequireOperator(t *testing.T) {
 	g := newGate(t, "")
-	inner := g.access(access.Config{Tokens: []access.Credential{{Name: "x", Role: access.Viewer, Secret: access.File(g.files["ci"])}}})
+	inner := g.access(access.Config{Tokens: []access.Credential{
+		{Name: "x", Role: access.Viewer, Secret: access.File(g.files["ci"])},
+	}})
 	g.Handler = inner.Wrap(access.RequireOperator(http.HandlerFunc(tellWho)))
 	if got := g.send("POST", "/", "", bearer(ciToken)); got.Code != 403 || !strings.Contains(got.Body.String(), "operator") {
 		t.Errorf("a viewer: %d %s", got.Code, got.Body)

@@ -117,7 +117,8 @@ func TestCheckReadsTheSecrets(t *testing.T) {
 	a, err := access.New(access.Config{
 		Tokens: []access.Credential{
 			credential("good", file("good", ciToken)), credential("short", file("short", "tooshort")),
-			credential("big", file("big", strings.Repeat("x", 5000))), credential("missing", access.File(filepath.Join(folder, "missing"))),
+			credential("big", file("big", strings.Repeat("x", 5000))),
+			credential("missing", access.File(filepath.Join(folder, "missing"))),
 		},
 		Users: []access.Credential{credential("person", file("person", "eight ch")), credential("empty", file("empty", "\n"))},
 	})

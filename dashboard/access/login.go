@@ -28,10 +28,9 @@ type login struct {
 }
 
 func (a *Access) handleLogin(mux *http.ServeMux) {
-	base := a.config.Base
-	mux.HandleFunc("GET "+base+"/login", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
 		if _, refusal := a.session(r); refusal == nil || a.Open() {
-			http.Redirect(w, r, a.local(r.URL.Query().Get("next")), http.StatusSeeOther)
+			http.Redirect(w, r, a.config.Base+local(r.URL.Query().Get("next")), http.StatusSeeOther)
 			return
 		}
 		problem := ""
@@ -40,10 +39,10 @@ func (a *Access) handleLogin(mux *http.ServeMux) {
 		}
 		a.showLogin(w, r, http.StatusOK, problem)
 	})
-	mux.HandleFunc("GET "+base+"/login.css", fixed("text/css; charset=utf-8", loginStyle))
-	mux.HandleFunc("GET "+base+"/login.svg", fixed("image/svg+xml", loginIcon))
-	mux.HandleFunc("POST "+base+"/login", a.logIn)
-	mux.HandleFunc("POST "+base+"/logout", a.logOut)
+	mux.HandleFunc("GET /login.css", fixed("text/css; charset=utf-8", loginStyle))
+	mux.HandleFunc("GET /login.svg", fixed("image/svg+xml", loginIcon))
+	mux.HandleFunc("POST /login", a.logIn)
+	mux.HandleFunc("POST /logout", a.logOut)
 }
 
 func fixed(contentType string, content []byte) http.HandlerFunc {
@@ -76,7 +75,7 @@ func (a *Access) logIn(w http.ResponseWriter, r *http.Request) {
 	}
 	s := session{Kind: as, Name: who.Name, Until: a.config.Now().Add(sessionTime).Unix()}
 	http.SetCookie(w, a.cookie(r, s.seal(strings.TrimSpace(secret)), sessionTime))
-	http.Redirect(w, r, a.local(r.PostForm.Get("next")), http.StatusSeeOther)
+	http.Redirect(w, r, a.config.Base+local(r.PostForm.Get("next")), http.StatusSeeOther)
 }
 
 func (a *Access) logOut(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +95,7 @@ func (a *Access) showLogin(w http.ResponseWriter, r *http.Request, status int, p
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_ = loginPage.Execute(w, login{
-		Base: a.config.Base, Next: a.local(next), Problem: problem,
+		Base: a.config.Base, Next: local(next), Problem: problem,
 		Tokens: len(a.config.Tokens) > 0, Users: len(a.config.Users) > 0,
 	})
 }
@@ -117,13 +116,12 @@ func (a *Access) refusePage(w http.ResponseWriter, r *http.Request, refusal Refu
 }
 
 // local returns a path of ours to go to after the login. What could lead elsewhere becomes the first page.
-func (a *Access) local(next string) string {
-	first := a.config.Base + "/"
+func local(next string) string {
 	if u, err := url.Parse(next); err == nil && u.Scheme == "" && u.Host == "" && u.User == nil &&
-		strings.HasPrefix(next, first) && !strings.HasPrefix(next, "//") && !strings.ContainsAny(next, "\\\r\n\t") {
+		strings.HasPrefix(next, "/") && !strings.HasPrefix(next, "//") && !strings.ContainsAny(next, "\\\r\n\t") {
 		return next
 	}
-	return first
+	return "/"
 }
 
 func sentence(text string) string {
