@@ -176,7 +176,7 @@ func (o *Ops) newReconciliation(ctx context.Context, c ReconcileConfig) (*reconc
 	r := &reconciliation{Ops: o, config: c, cursors: map[string]*reconcileCursor{}}
 	q := &r.queries
 	if err := fill(o.dialect, o.schemaName, map[string]*string{
-		"reconcile_clock": &q.clock, "reconcile_cursors": &q.cursors, "reconcile_log": &q.log, "reconcile_ledger": &q.ledger,
+		"clock": &q.clock, "reconcile_cursors": &q.cursors, "reconcile_log": &q.log, "reconcile_ledger": &q.ledger,
 		"reconcile_published": &q.published,
 	}); err != nil {
 		return nil, err
