@@ -53,6 +53,7 @@ type queries struct {
 	change                             sql.IsolationLevel // of what changes rows: each statement sees what is committed by then
 	task                               taskQueries
 	seqAt                              seqAtQueries
+	job                                jobQueries
 }
 
 func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
@@ -67,6 +68,7 @@ func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
 	}
 	maps.Copy(texts, q.task.files())
 	maps.Copy(texts, q.seqAt.files())
+	maps.Copy(texts, q.job.files())
 	return q, fill(dialect, schemaName, texts)
 }
 

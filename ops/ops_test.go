@@ -25,6 +25,8 @@ type box struct {
 	db *sql.DB
 	*ops.Ops
 	dialect schema.Dialect
+	address string // of the database: a URL, or a path
+	schema  string
 }
 
 // onBoth runs a test on both databases; in PostgreSQL in a schema whose name needs quotes.
@@ -40,11 +42,13 @@ func newBox(t *testing.T, dialect schema.Dialect) *box {
 	name := ""
 	var err error
 	if dialect == schema.Postgres {
-		name = `Out "box"`
-		b.db, err = sql.Open("pgx", pgtest.Database(t))
+		name, b.address = `Out "box"`, pgtest.Database(t)
+		b.db, err = sql.Open("pgx", b.address)
 	} else {
-		b.db, err = sqlite.OpenDB(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "box.db")})
+		b.address = filepath.Join(t.TempDir(), "box.db")
+		b.db, err = sqlite.OpenDB(t.Context(), sqlite.Config{Path: b.address})
 	}
+	b.schema = name
 	b.must(err)
 	t.Cleanup(func() { b.db.Close() })
 	_, err = schema.Migrate(t.Context(), b.db, dialect, name)

@@ -1,0 +1,9 @@
+-- Sets the deliveries ?2 (a JSON list of numbers) going from their first attempt, in their lanes. All get the same time: the relay
+-- takes what is due by time and number.
+update $schema.outbox_delivery as d
+   set status = 'PENDING', attempt_count = 0,
+       next_attempt_at = cast((julianday('now') - 2440587.5) * 86400000000 as integer),
+       partition_key = nullif(e.partition_key, ''), endpoint = coalesce(d.endpoint, ''), locked_by = null, locked_at = null,
+       published_at = null, receipt = null, last_error_code = null, last_error_message = null
+  from $schema.outbox_event e
+ where d.destination = ?1 and d.seq in (select value from json_each(?2)) and e.seq = d.seq

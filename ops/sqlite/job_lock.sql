@@ -1,0 +1,5 @@
+-- A job. The transaction has the write lock already.
+select id, kind, destination, filter, rate_per_second, max_events, state, created_by, reason, from_seq, to_seq, position,
+       affected, skipped, coalesce(last_error, ''), version, created_at, updated_at, finished_at
+  from $schema.outbox_job
+ where id = ?1
