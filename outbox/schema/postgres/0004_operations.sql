@@ -21,6 +21,7 @@ create table if not exists outbox_job (
   created_at      timestamptz not null default clock_timestamp(),
   updated_at      timestamptz not null default clock_timestamp(),
   finished_at     timestamptz,
+  paced_at        timestamptz not null default clock_timestamp(), -- up to when what the rate allows has been used
   constraint outbox_job_kind check (kind in ('retry', 'discard', 'replay')),
   constraint outbox_job_state check (state in ('RUNNING', 'PAUSED', 'DONE', 'CANCELLED', 'FAILED'))
 );

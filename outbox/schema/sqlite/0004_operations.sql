@@ -21,6 +21,8 @@ create table if not exists outbox_job (
   created_at      integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000),
   updated_at      integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000),
   finished_at     integer,
+  paced_at        integer not null                            -- up to when what the rate allows has been used
+                  default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000),
   constraint outbox_job_filter check (json_valid(filter)),
   constraint outbox_job_kind check (kind in ('retry', 'discard', 'replay')),
   constraint outbox_job_state check (state in ('RUNNING', 'PAUSED', 'DONE', 'CANCELLED', 'FAILED'))
