@@ -23,7 +23,7 @@ import (
 type Heartbeat struct {
 	// Name is part of the dedup key: lower-case letters, digits, dots and dashes, at most 100.
 	Name  string
-	Every time.Duration // at least 100ms
+	Every time.Duration // at least MinHeartbeat
 
 	// Topic is required; EventType is Heartbeat by default.
 	Topic, Key, EventType, SchemaRef string
@@ -78,8 +78,10 @@ func (c HeartbeatCounts) Payload() ([]byte, error) {
 const (
 	heartbeatPoll    = 30 * time.Second // how long one sleeps at most, so that a clock that is set does no harm
 	heartbeatMaxFail = time.Minute
-	minHeartbeat     = 100 * time.Millisecond
 )
+
+// MinHeartbeat is the shortest interval.
+const MinHeartbeat = 100 * time.Millisecond
 
 var heartbeatName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,99}$`)
 
@@ -89,8 +91,8 @@ func (h Heartbeat) Check() error {
 	if !heartbeatName.MatchString(h.Name) {
 		problems = append(problems, fmt.Errorf("name %q: use lower-case letters, digits, dots and dashes, at most 100", shortened(h.Name, 120)))
 	}
-	if h.Every < minHeartbeat || h.Every%time.Microsecond != 0 {
-		problems = append(problems, fmt.Errorf("every %v: use at least %v, in whole microseconds", h.Every, minHeartbeat))
+	if h.Every < MinHeartbeat || h.Every%time.Microsecond != 0 {
+		problems = append(problems, fmt.Errorf("every %v: use at least %v, in whole microseconds", h.Every, MinHeartbeat))
 	}
 	if h.Topic == "" {
 		problems = append(problems, errors.New("topic is missing: say which topic the event goes to"))

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -52,6 +53,9 @@ type InboxCheck struct {
 	Keeps time.Duration
 }
 
+// DefaultAfter is InboxCheck.After when it is 0.
+const DefaultAfter = 10 * time.Minute
+
 // The names of the checks that are not the user's.
 const (
 	checkLedger = "ledger"
@@ -62,15 +66,35 @@ const (
 	reconcileShown   = 100 // rows of a finding
 	reconcileLimit   = 10_000
 	reconcileTimeout = 30 * time.Second // of one statement of a user
-	defaultAfter     = 10 * time.Minute
 )
 
 // check returns every problem of the configuration.
 func (c *ReconcileConfig) check() error {
+	problems := []error{CheckQueries(c.Queries)}
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	for _, i := range c.Inboxes {
+		if i.Destination == "" || i.Consumer == "" || i.DB == nil {
+			wrong("inbox of %q at %q: it wants a destination, a consumer and a database", i.Consumer, i.Destination)
+		}
+		if err := schema.CheckName(i.Dialect, i.Schema); err != nil {
+			wrong("inbox of %q at %q: %w", i.Consumer, i.Destination, err)
+		}
+		if i.After < 0 || i.Keeps < 0 || i.Keeps > 0 && i.Keeps <= cmp.Or(i.After, DefaultAfter) {
+			wrong("inbox of %q at %q: after and keeps are not negative, and keeps is longer than after", i.Consumer, i.Destination)
+		}
+	}
+	if c.Since < 0 || c.Limit < 0 {
+		wrong("since and limit are not negative")
+	}
+	return errors.Join(problems...)
+}
+
+// CheckQueries returns every problem of a user's queries, besides what the database will say of their SQL.
+func CheckQueries(queries []ReconcileQuery) error {
 	var problems []error
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	names := map[string]bool{checkLedger: true, checkInbox: true}
-	for i, q := range c.Queries {
+	for i, q := range queries {
 		switch {
 		case q.Name == "":
 			wrong("query %d has no name: its findings are told by it", i+1)
@@ -81,20 +105,6 @@ func (c *ReconcileConfig) check() error {
 		if statement(q.SQL) == "" {
 			wrong("query %q has no SQL: write a select that returns what should not be", q.Name)
 		}
-	}
-	for _, i := range c.Inboxes {
-		if i.Destination == "" || i.Consumer == "" || i.DB == nil {
-			wrong("inbox of %q at %q: it wants a destination, a consumer and a database", i.Consumer, i.Destination)
-		}
-		if err := schema.CheckName(i.Dialect, i.Schema); err != nil {
-			wrong("inbox of %q at %q: %w", i.Consumer, i.Destination, err)
-		}
-		if i.After < 0 || i.Keeps < 0 || i.Keeps > 0 && i.Keeps <= i.After {
-			wrong("inbox of %q at %q: after and keeps are not negative, and keeps is longer than after", i.Consumer, i.Destination)
-		}
-	}
-	if c.Since < 0 || c.Limit < 0 {
-		wrong("since and limit are not negative")
 	}
 	return errors.Join(problems...)
 }

@@ -77,7 +77,7 @@ func (i *inboxComparison) published(ctx context.Context, after, to int64) (due [
 		return nil, nil, after, err
 	}
 	defer rows.Close()
-	wait := cmp.Or(i.check.After, defaultAfter)
+	wait := cmp.Or(i.check.After, DefaultAfter)
 	looked, last := int64(0), after
 	for rows.Next() {
 		var p publication

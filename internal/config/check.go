@@ -17,7 +17,7 @@ import (
 
 // check looks at what hangs together. What could not be read is left alone: its problem has been told.
 func (d *decoder) check(c *Config) {
-	d.checkDatabase(c.Database)
+	d.checkDatabaseAt("database", c.Database)
 	d.checkListen(c)
 	d.checkDashboard(c)
 	if c.Contracts != (Contracts{}) && c.Contracts.Dir == "" && !d.failed("contracts.dir") {
@@ -26,50 +26,52 @@ func (d *decoder) check(c *Config) {
 	if _, given := d.places["destinations"]; given && len(c.Destinations) == 0 && !d.failed("destinations") {
 		d.wrong("destinations", "there is no destination", "nothing would ever be delivered: name at least one")
 	}
+	d.checkReconcile(c)
+	d.checkHeartbeats(c)
 	for _, name := range c.Names() {
 		d.checkDestination(c, name)
 	}
 }
 
-func (d *decoder) checkDatabase(db Database) {
+func (d *decoder) checkDatabaseAt(path string, db Database) {
 	if db.URL.IsZero() {
 		return
 	}
 	dialect := db.Dialect()
 	if dialect == schema.SQLite {
 		if strings.Trim(db.URL.Reveal(), "/") == "sqlite:" {
-			d.wrong("database.url", "database.url names no file", "write sqlite:///path/to/file.db")
+			d.wrong(path+".url", path+".url names no file", "write sqlite:///path/to/file.db")
 		}
 		for key, given := range map[string]bool{
 			"schema": db.Schema != "", "password_file": db.PasswordFile != "", "max_connections": db.MaxConnections != 0,
 		} {
 			if given {
-				d.wrong("database."+key, "database."+key+" is for PostgreSQL alone", "take it out")
+				d.wrong(path+"."+key, path+"."+key+" is for PostgreSQL alone", "take it out")
 			}
 		}
 		return
 	}
 	if db.MaxConnections == 1 {
-		d.wrong("database.max_connections", "database.max_connections is 1", "a destination reads while it settles: give at least 2")
+		d.wrong(path+".max_connections", path+".max_connections is 1", "a destination reads while it settles: give at least 2")
 	}
-	if err := schema.CheckName(dialect, db.SchemaName()); err != nil && !d.failed("database.schema") {
-		d.wrong("database.schema", "database.schema: "+err.Error(), "")
+	if err := schema.CheckName(dialect, db.SchemaName()); err != nil && !d.failed(path+".schema") {
+		d.wrong(path+".schema", path+".schema: "+err.Error(), "")
 	}
 	if db.PasswordFile != "" {
-		d.checkPasswordFile(db)
+		d.checkPasswordFile(path, db)
 	}
 }
 
-func (d *decoder) checkPasswordFile(db Database) {
+func (d *decoder) checkPasswordFile(path string, db Database) {
 	parsed, err := url.Parse(db.URL.Reveal())
 	if err != nil {
 		return // decodeNode has seen to it
 	}
 	if _, has := parsed.User.Password(); has {
-		d.wrong("database.password_file", "there is a password in database.url and in database.password_file", "keep one of them")
+		d.wrong(path+".password_file", "there is a password in "+path+".url and in "+path+".password_file", "keep one of them")
 	}
 	if parsed.User.Username() == "" {
-		d.wrong("database.url", "database.url names no user, whose password database.password_file would be",
+		d.wrong(path+".url", path+".url names no user, whose password "+path+".password_file would be",
 			"write postgres://user@host/database")
 	}
 }

@@ -27,6 +27,8 @@ type Config struct {
 	Log          Log                    `yaml:"log,omitempty"`
 	Relay        Relay                  `yaml:"relay,omitempty"`
 	Contracts    Contracts              `yaml:"contracts,omitempty"`
+	Reconcile    Reconcile              `yaml:"reconcile,omitempty"`
+	Heartbeats   []Heartbeat            `yaml:"heartbeats,omitempty"`
 	Destinations map[string]Destination `yaml:"destinations" rule:"required" hint:"name one: {NAME: {http: {url: …}}}"`
 }
 
