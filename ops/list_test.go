@@ -28,13 +28,15 @@ func (b *box) sql(postgres, sqlite string) string {
 func (b *box) wild(chance *rand.Rand) {
 	b.Helper()
 	const n = 300
+	var events, rows []string
 	for i := range n {
 		created := b.sql(fmt.Sprintf("clock_timestamp() - interval '%d seconds'", 3000-10*i),
 			fmt.Sprintf("cast(unixepoch('subsec') * 1000000 as integer) - %d", (3000-10*i)*1_000_000))
-		b.exec(fmt.Sprintf(`insert into outbox_event (topic_name, partition_key, aggregate_type, aggregate_id, event_type, created_at)
-			values ('%s', '%s', '%s', '%d', '%s', %s)`, pick(chance, "orders.eu", "orders.us", "invoices"), pick(chance, "", "a", "b"),
-			pick(chance, "Order", "Hub"), chance.IntN(5), pick(chance, "Created", "Gone"), created))
+		events = append(events, fmt.Sprintf(`('%s', '%s', '%s', '%d', '%s', %s)`, pick(chance, "orders.eu", "orders.us", "invoices"),
+			pick(chance, "", "a", "b"), pick(chance, "Order", "Hub"), chance.IntN(5), pick(chance, "Created", "Gone"), created))
 	}
+	b.exec(`insert into outbox_event (topic_name, partition_key, aggregate_type, aggregate_id, event_type, created_at) values ` +
+		strings.Join(events, ", "))
 	for _, d := range []struct {
 		name     string
 		position int64
@@ -44,11 +46,12 @@ func (b *box) wild(chance *rand.Rand) {
 		for seq := int64(1); seq <= n; seq++ {
 			if seq <= d.position && chance.IntN(10) > 0 || seq > d.position && chance.IntN(10) == 0 {
 				status := pick(chance, "PUBLISHED", "PUBLISHED", "PUBLISHED", "DISCARDED", "FAILED", "QUARANTINED", "PENDING", "PUBLISHING")
-				b.exec(fmt.Sprintf(`insert into outbox_delivery (destination, seq, status, endpoint, last_error_code)
-					values ('%s', %d, '%s', '%s', '%s')`, d.name, seq, status, pick(chance, "", "e1"), pick(chance, "HTTP_500", "DIAL")))
+				rows = append(rows, fmt.Sprintf(`('%s', %d, '%s', '%s', '%s')`, d.name, seq, status, pick(chance, "", "e1"),
+					pick(chance, "HTTP_500", "DIAL")))
 			}
 		}
 	}
+	b.exec(`insert into outbox_delivery (destination, seq, status, endpoint, last_error_code) values ` + strings.Join(rows, ", "))
 	if b.dialect == schema.Postgres {
 		b.exec(`update outbox_cursor set gaps = '{[3,5),[60,90),[150,151),[190,1000)}' where destination = 'some'`)
 	}
@@ -188,6 +191,55 @@ func randomFilter(chance *rand.Rand) (f ops.Filter) {
 		f.Until = f.Since.Add(time.Duration(1+chance.IntN(1000)) * time.Second)
 	}
 	return f
+}
+
+// More gaps than one look takes in, each with one number that has turned visible.
+func TestListOverManyGaps(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	b.events(1000, "t", 0)
+	b.cursor("d", 1000)
+	b.exec(`update outbox_cursor set gaps = (select range_agg(int8range(4 * i, 4 * i + 2)) from generate_series(1, 249) i)`)
+	b.exec(`delete from outbox_event where seq % 4 = 1`)
+	for _, oldestFirst := range []bool{false, true} {
+		p := ops.Page{Limit: 7, OldestFirst: oldestFirst}
+		got := b.everything(ops.Filter{Statuses: []relay.Status{"PENDING"}}, p)
+		for i, d := range got {
+			want := int64(996 - 4*i)
+			if oldestFirst {
+				want = int64(4 + 4*i)
+			}
+			if d.Seq != want {
+				t.Fatalf("entry %d is %d, want %d", i, d.Seq, want)
+			}
+		}
+		if len(got) != 249 {
+			t.Errorf("listed %d, want 249", len(got))
+		}
+	}
+}
+
+// A page stops looking at a limit, and the next one goes on from there.
+func TestListLooksAtABoundedNumber(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(45_000, "t", 0)
+		b.cursor("d", 45_000)
+		b.deliveries(1, "DISCARDED", 1)
+		b.deliveries(44_999, "PUBLISHED", 2)
+		f, p := ops.Filter{Statuses: []relay.Status{"DISCARDED"}}, ops.Page{}
+		for range 2 {
+			page, err := b.List(b.Context(), f, p)
+			b.must(err)
+			if len(page.Deliveries) != 0 || page.Next == "" {
+				b.Fatalf("page = %+v, want an empty one that is not the last", page)
+			}
+			p.After = page.Next
+		}
+		page, err := b.List(b.Context(), f, p)
+		b.must(err)
+		if len(page.Deliveries) != 1 || page.Deliveries[0].Seq != 1 || page.Next != "" {
+			b.Errorf("page = %+v, want the one that is discarded, at the end", page)
+		}
+	})
 }
 
 // A delivery whose event somebody deleted is shown all the same: it waits for an operator.

@@ -107,7 +107,7 @@ func (l *lister) take(ctx context.Context, n int) (entries []Delivery, goesOn *p
 	}
 }
 
-// look fills found with up to n deliveries.
+// look fills found with up to n deliveries: as many as the page still takes, so what else is among the candidates is the next page's.
 func (l *lister) look(ctx context.Context, s *stream, n int) error {
 	s.chunk = min(max(s.chunk*8, firstChunk), maxChunk)
 	seen, err := s.candidates(ctx, s, min(max(s.chunk, n), l.budget))
@@ -120,9 +120,6 @@ func (l *lister) look(ctx context.Context, s *stream, n int) error {
 		s.found, err = lookAtDeliveries(ctx, l.tx, l.texts.deliveries, s.destination, seen.seqs, s.looking)
 		if err != nil {
 			return err
-		}
-		if len(s.found) == n {
-			seen.to, seen.end = s.found[n-1].Seq, false // the rest of the candidates was not looked at
 		}
 	}
 	for i := range s.found {
