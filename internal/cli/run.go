@@ -25,7 +25,7 @@ SIGINT or SIGTERM stops it cleanly: what is under way is waited for, within rela
 A second one ends it at once; what was under way then may be sent twice.
 
 The log goes to standard error: a line for each attempt to deliver, and what an operator should know. With listen in the
-configuration, /healthz, /readyz and /metrics are served.`,
+configuration, /healthz, /readyz and /metrics are served, the dashboard at / and the API at /api/v1.`,
 		Example: `  pillarbox run
   pillarbox run -c /etc/pillarbox/pillarbox.yaml --log-format json --log-attempts=false`,
 		Args: noArgs,

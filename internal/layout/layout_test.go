@@ -36,6 +36,7 @@ var rules = []rule{
 	{"consumer", []string{"outbox"}, false},
 	{"ops", []string{"relay", "outbox", "envelope", "contract"}, false},
 	{"dashboard", []string{"ops", "relay", "outbox"}, false},
+	{"dashboard/api", []string{"dashboard/access", "dashboard/mask", "ops", "relay", "outbox"}, false},
 	// Within cmd: config knows the destinations' settings, wire alone knows everything.
 	{"internal/config", []string{"dashboard/access", "destination", "envelope", "contract", "ops", "relay", "outbox"}, false},
 	{"internal/telemetry", []string{"ops", "relay"}, false},

@@ -19,7 +19,7 @@ const checkTimeout = 15 * time.Second
 
 // Finding is what a check of one part has found.
 type Finding struct {
-	// Part is "database", "contracts" or "destination NAME".
+	// Part is "database", "contracts", "dashboard" or "destination NAME".
 	Part string
 	// About says what was looked at.
 	About string
@@ -46,6 +46,9 @@ func Check(ctx context.Context, c *config.Config) []Finding {
 	findings := []Finding{database}
 	if c.Contracts.Dir != "" {
 		findings = append(findings, checkContracts(c.Contracts))
+	}
+	if c.ServesDashboard() {
+		findings = append(findings, checkAccess(c))
 	}
 	return append(findings, destinations...)
 }

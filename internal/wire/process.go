@@ -35,6 +35,7 @@ type Process struct {
 	targets  []*target
 	listener net.Listener
 	server   *http.Server
+	beside   []func(context.Context) // what runs as long as the relay
 	closers  []func()
 }
 
@@ -96,7 +97,14 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	if p.relay, err = relay.New(settings); err != nil {
 		return err
 	}
-	return p.listen(ctx, c, status, metrics, kafka)
+	open := openHandler(telemetry.Readiness{
+		Units: p.relay.Status, Status: status, MaxPendingAge: time.Duration(c.Ready.MaxPendingAge),
+	}, metrics, kafka)
+	handler, err := p.operators(ctx, c, contracts, status, open)
+	if err != nil {
+		return err
+	}
+	return p.listen(ctx, c, handler)
 }
 
 // makeTargets fills in the destinations of the relay's configuration, and returns the codes that they may answer with.
@@ -118,19 +126,20 @@ func (p *Process) makeTargets(
 	return codes, errors.Join(problems...)
 }
 
-// listen takes the address now, so that a port that is in use is known before anything runs.
-func (p *Process) listen(
-	ctx context.Context, c *config.Config, status *telemetry.StatusCache, metrics ...prometheus.Collector,
-) error {
-	if c.Listen == "" {
-		return nil
-	}
+// openHandler serves what asks for no credential.
+func openHandler(ready telemetry.Readiness, metrics ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics...)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	p.server = telemetry.NewServer(telemetry.Handler(registry, telemetry.Readiness{
-		Units: p.relay.Status, Status: status, MaxPendingAge: time.Duration(c.Ready.MaxPendingAge),
-	}))
+	return telemetry.Handler(registry, ready)
+}
+
+// listen takes the address now, so that a port that is in use is known before anything runs.
+func (p *Process) listen(ctx context.Context, c *config.Config, handler http.Handler) error {
+	if c.Listen == "" {
+		return nil
+	}
+	p.server = telemetry.NewServer(handler)
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Listen)
 	if err != nil {
@@ -156,7 +165,13 @@ func (p *Process) Run(ctx context.Context) error {
 			}
 		})
 	}
+	live, leave := context.WithCancel(beside) // what keeps connections open
+	defer leave()
+	for _, run := range p.beside {
+		running.Go(func() { run(live) })
+	}
 	err := p.relay.Run(ctx)
+	leave()
 	if p.server != nil {
 		shut, cancel := context.WithTimeout(beside, time.Second)
 		defer cancel()
