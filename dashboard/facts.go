@@ -1,6 +1,10 @@
 package dashboard
 
-import "github.com/pillarbox-dev/pillarbox/ops"
+import (
+	"time"
+
+	"github.com/pillarbox-dev/pillarbox/ops"
+)
 
 // Latency is how long one kind of call takes, as this process has seen it since it started.
 type Latency struct {
@@ -14,34 +18,52 @@ type Latency struct {
 
 // Producer is what a Kafka producer of this process has done since it started.
 type Producer struct {
-	Destination              string
-	Records, Errors          uint64
-	RatePerSecond            float64 // acknowledged, since the last look
-	WrittenBytes, ReadBytes  uint64
-	ConnectFailures          uint64
-	Send, Request            Latency // to the acknowledgement; of one produce request
-	BatchRecords, BatchBytes float64 // on average
-	Compression              float64 // how many times smaller, on average; 0: nothing sent
-	CompressionConfigured    string
+	Destination     string
+	Records, Errors uint64
+	RatePerSecond   float64 // acknowledged, lately
+	// WrittenBytes and ReadBytes are what went over its connections.
+	WrittenBytes, ReadBytes int64
+	ConnectFailures         uint64
+	// Send is from handing records over to their acknowledgement, Request one produce request.
+	Send, Request Latency
+	// BatchRecords and BatchBytes are those of a record batch, Compression how many times smaller it was made, on average; 0:
+	// nothing was sent.
+	BatchRecords float64
+	BatchBytes   int64
+	Compression  float64
+}
+
+// ErrorRate is the part of the records that was not acknowledged.
+func (p Producer) ErrorRate() float64 {
+	if p.Records+p.Errors == 0 {
+		return 0
+	}
+	return float64(p.Errors) / float64(p.Records+p.Errors)
 }
 
 // Consumer is what has become of the events behind a destination.
 type Consumer struct {
 	Destination string
-	// Group is a consumer group of Kafka, and Lag how many records it has still to handle, over all its Topics.
+	// Group is a consumer group of Kafka; Lag is how many records it has still to handle, over all its Topics.
 	Group   string
 	State   string
 	Members int
 	Lag     int64
 	Topics  []TopicLag
-	// DeadLetterTopic has DeadLetters records.
+	// DeadLetterTopic holds DeadLetters records.
 	DeadLetterTopic string
 	DeadLetters     int64
-	// Inbox is the name of a consumer's inbox, and Handled how many events are in it.
+	// Known tells whether Kafka has answered.
+	Known bool
+	// Inbox is the name that a consumer has in its inbox; Handled is how many events are in it.
 	Inbox       string
 	Handled     ops.Count
-	LastHandled ops.Seconds // since the newest
-	Problem     string      // why something of it is not known
+	LastHandled *time.Time
+	// PossibleDuplicates are the deliveries of this process that the receiver may have had before, when HasDuplicates.
+	PossibleDuplicates uint64
+	HasDuplicates      bool
+	// Problem is why something of it is not known.
+	Problem string
 }
 
 // TopicLag is the lag of a group in one topic.

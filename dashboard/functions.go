@@ -35,7 +35,13 @@ func (d *Dashboard) functions() template.FuncMap {
 		"number":  func(n any) string { return number(toInt(n)) },
 		"bytes":   bytesText,
 		"count":   count, "rate": rate, "percent": percent, "short": short, "word": word,
-		"dict": dict,
+		"dict": dict, "pick": pick,
+		"upTo": func(s ops.Seconds) string {
+			if s <= 0 {
+				return "longer"
+			}
+			return "≤ " + latency(time.Duration(s))
+		},
 		"join": strings.Join,
 	}
 }

@@ -40,8 +40,9 @@ type page struct {
 
 // notice says at the top of a page what an action came to.
 type notice struct {
-	Kind string // good, bad or told
-	Text string
+	Kind  string // good, bad or told
+	Text  string
+	Lines []string // more of it
 	// Now is what the delivery is that an operator wanted to act on.
 	Now  *ops.Delivery
 	Link string // where more is to be seen, without Base

@@ -46,6 +46,13 @@ func (m *remembered[T]) get(ctx context.Context) (T, error) {
 	return m.value, m.err
 }
 
+// forget lets the next one who asks get a new answer.
+func (m *remembered[T]) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = time.Time{}
+}
+
 // recents remember how deliveries went lately, for each destination on its own. The names are those of the status, so that there
 // are no more of them than cursors.
 type recents struct {

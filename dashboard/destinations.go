@@ -1,0 +1,137 @@
+package dashboard
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/relay"
+)
+
+// destinationPage is one destination.
+type destinationPage struct {
+	destinationRow
+	Charts []titledChart
+	// Asked is what was typed as the reason of a pause that was refused.
+	Asked string
+}
+
+// Title names the page.
+func (p *destinationPage) Title() string { return p.Destination }
+
+func (d *Dashboard) destinationList(r *http.Request) (any, error) {
+	rows, _, err := d.destinations(r.Context())
+	return rows, err
+}
+
+func (d *Dashboard) destination(r *http.Request) (any, error) {
+	rows, _, err := d.destinations(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row.Destination == r.PathValue("destination") {
+			return &destinationPage{destinationRow: row, Charts: d.charts(row.Destination)}, nil
+		}
+	}
+	return nil, &statusError{http.StatusNotFound, "There is no such destination", "See the list of destinations."}
+}
+
+// steerDestination pauses a destination or lets it go on.
+func (d *Dashboard) steerDestination(w http.ResponseWriter, r *http.Request) {
+	name, what := r.PathValue("destination"), r.PathValue("what")
+	a := action(r)
+	var err error
+	switch what {
+	case "pause":
+		if a.Reason == "" {
+			err = &statusError{http.StatusUnprocessableEntity, "The reason is missing", "Say why, for the next one who looks."}
+			break
+		}
+		err = d.config.Ops.Pause(r.Context(), name, a)
+	case "resume":
+		err = d.config.Ops.Resume(r.Context(), name, a)
+	default:
+		err = ops.ErrNotFound
+	}
+	switch {
+	case err == nil:
+		d.status.forget()
+		d.back(w, r, at("/destinations", name), what)
+		return
+	case errors.Is(err, ops.ErrNotPaused):
+		err = &statusError{http.StatusConflict, "It is not paused", "Somebody may have been quicker."}
+	case errors.Is(err, ops.ErrUnknownDestination):
+		err = &statusError{http.StatusConflict, "No relay has worked on it yet", "Start one with “pillarbox run”; then it can be paused."}
+	}
+	status, n := d.refusal(err)
+	if n == nil {
+		d.fail(w, r, err)
+		return
+	}
+	d.status.forget()
+	d.show(w, r, view{name: "destination", nav: "destinations", load: d.destination}, status, n)
+}
+
+// relayRow is a process that has leases.
+type relayRow struct {
+	Name         string
+	Here         bool
+	Destinations []string
+}
+
+// relaysPage is who works on what.
+type relaysPage struct {
+	Relays []relayRow
+	Idle   []string // destinations that nobody works on
+	Owner  string
+	Units  []unitRow
+	// Known tells whether this process has told of its units.
+	Known bool
+}
+
+// unitRow is a unit of this process.
+type unitRow struct {
+	relay.UnitStatus
+	State string
+}
+
+func (d *Dashboard) relays(r *http.Request) (any, error) {
+	status, err := d.status.get(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	p := relaysPage{Owner: d.config.Owner, Known: d.config.Units != nil}
+	held := map[string][]string{}
+	for _, s := range status.Destinations {
+		if s.LeaseOwner == "" {
+			p.Idle = append(p.Idle, s.Destination)
+			continue
+		}
+		held[s.LeaseOwner] = append(held[s.LeaseOwner], s.Destination)
+	}
+	for owner, destinations := range held {
+		p.Relays = append(p.Relays, relayRow{owner, owner == d.config.Owner, destinations})
+	}
+	slices.SortFunc(p.Relays, func(a, b relayRow) int { return cmp.Compare(a.Name, b.Name) })
+	if p.Known {
+		for _, unit := range d.config.Units() {
+			p.Units = append(p.Units, unitRow{unit, unitState(unit)})
+		}
+	}
+	return p, nil
+}
+
+func unitState(u relay.UnitStatus) string {
+	switch {
+	case u.Err != nil, !u.Alive:
+		return "failing"
+	case u.Leased:
+		return "leased"
+	case u.Holder != "":
+		return "standing by"
+	}
+	return "waiting"
+}
