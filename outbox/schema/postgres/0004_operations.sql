@@ -46,3 +46,7 @@ create index if not exists outbox_operator_action_seq on outbox_operator_action 
 
 -- Whether an event that has left the log is in the archive.
 create index if not exists outbox_event_archive_seq on outbox_event_archive (seq);
+
+-- What is known of an event that has left the log.
+create index if not exists outbox_event_archive_event_id on outbox_event_archive (event_id);
+create index if not exists outbox_delivery_archive_seq on outbox_delivery_archive (seq);
