@@ -89,6 +89,20 @@ func (c *ReconcileConfig) check() error {
 	return errors.Join(problems...)
 }
 
+// Checks returns the names of what is compared.
+func (c *ReconcileConfig) Checks() (names []string) {
+	for _, q := range c.Queries {
+		names = append(names, q.Name)
+	}
+	if len(c.Ledgers) > 0 {
+		names = append(names, checkLedger)
+	}
+	if len(c.Inboxes) > 0 {
+		names = append(names, checkInbox)
+	}
+	return names
+}
+
 // CheckQueries returns every problem of a user's queries, besides what the database will say of their SQL.
 func CheckQueries(queries []ReconcileQuery) error {
 	var problems []error

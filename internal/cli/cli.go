@@ -137,7 +137,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "pillarbox.yaml", "the configuration `FILE`")
-	root.AddCommand(newInit(a), newMigrate(a), newCheck(a), newContract(a), newRun(a), newStatus(a), newPause(a), newResume(a),
+	root.AddCommand(newInit(a), newMigrate(a), newCheck(a), newContract(a), newRun(a), newStatus(a), newPause(a), newResume(a), newReconcile(a),
 		newDemo(a), newDemoRelay(a), newVersion(a))
 	return root
 }

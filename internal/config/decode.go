@@ -306,7 +306,7 @@ func setPlain(into reflect.Value, text, rule string) error {
 	var sign int
 	switch into.Interface().(type) {
 	case Duration:
-		v, err := parseDuration(text)
+		v, err := ParseDuration(text)
 		if err != nil {
 			return err
 		}

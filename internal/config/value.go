@@ -14,7 +14,8 @@ type Duration time.Duration
 // MaxDuration is the longest that may be written: about 100 years.
 const MaxDuration = 36500 * 24 * time.Hour
 
-func parseDuration(text string) (Duration, error) {
+// ParseDuration reads a duration as a configuration has it. The error goes on after "it".
+func ParseDuration(text string) (Duration, error) {
 	bad := errors.New("wants a duration such as 250ms, 15s, 1h30m or 7d")
 	days, rest, hasDays := strings.Cut(text, "d")
 	if !hasDays {

@@ -11,13 +11,13 @@ func TestParseDuration(t *testing.T) {
 		"250ms": 250 * time.Millisecond, "15s": 15 * time.Second, "1h30m": 90 * time.Minute, "0s": 0,
 		"7d": 7 * day, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "36500d": MaxDuration,
 	} {
-		if got, err := parseDuration(text); err != nil || time.Duration(got) != want {
-			t.Errorf("parseDuration(%q) = %v, %v, want %v", text, got, err, want)
+		if got, err := ParseDuration(text); err != nil || time.Duration(got) != want {
+			t.Errorf("ParseDuration(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "d", "15", "1w", "-1d", "-5s", "1d-5s", "5s1d", "36501d", "1e99d", "infd", "nand", "0x1d", "1d1d", " 1s", "1 d"} {
-		if got, err := parseDuration(text); err == nil {
-			t.Errorf("parseDuration(%q) = %v, want an error", text, got)
+		if got, err := ParseDuration(text); err == nil {
+			t.Errorf("ParseDuration(%q) = %v, want an error", text, got)
 		}
 	}
 }

@@ -16,35 +16,39 @@ const (
 )
 
 // StatusCache keeps the last look at the outbox, for the gauges and for /readyz.
-type StatusCache struct {
-	look   func(context.Context) (ops.Status, error)
+type StatusCache struct{ cache[ops.Status] }
+
+// NewStatusCache returns a cache over Ops.Status. The logger gets its errors.
+func NewStatusCache(look func(context.Context) (ops.Status, error), logger *slog.Logger) *StatusCache {
+	return &StatusCache{cache[ops.Status]{look: look, logger: logger, what: "the outbox"}}
+}
+
+// cache keeps the last look at something in the database.
+type cache[T any] struct {
+	look   func(context.Context) (T, error)
+	what   string
 	logger *slog.Logger
 
 	mu     sync.Mutex
 	looked time.Time
-	status ops.Status
+	seen   T
 	err    error
-}
-
-// NewStatusCache returns a cache over Ops.Status. The logger gets its errors.
-func NewStatusCache(look func(context.Context) (ops.Status, error), logger *slog.Logger) *StatusCache {
-	return &StatusCache{look: look, logger: logger}
 }
 
 // Get asks the database, or returns what it said within the last StatusEvery, an error too. Those who ask at the same time wait
 // for one answer.
-func (c *StatusCache) Get() (ops.Status, error) {
+func (c *cache[T]) Get() (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.looked.IsZero() && time.Since(c.looked) < StatusEvery {
-		return c.status, c.err
+		return c.seen, c.err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), StatusTimeout)
 	defer cancel()
-	c.status, c.err = c.look(ctx)
+	c.seen, c.err = c.look(ctx)
 	c.looked = time.Now()
 	if c.err != nil {
-		c.logger.Warn("the outbox cannot be looked at", "error", c.err)
+		c.logger.Warn(c.what+" cannot be looked at", "error", c.err)
 	}
-	return c.status, c.err
+	return c.seen, c.err
 }

@@ -97,9 +97,13 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	if p.relay, err = relay.New(settings); err != nil {
 		return err
 	}
+	reconciled, err := p.watch(ctx, c)
+	if err != nil {
+		return err
+	}
 	open := openHandler(telemetry.Readiness{
 		Units: p.relay.Status, Status: status, MaxPendingAge: time.Duration(c.Ready.MaxPendingAge),
-	}, metrics, kafka)
+	}, metrics, kafka, reconciled)
 	handler, err := p.operators(ctx, c, contracts, status, open)
 	if err != nil {
 		return err
