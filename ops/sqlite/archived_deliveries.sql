@@ -5,6 +5,8 @@ select d.seq, e.event_id, e.topic_name, e.partition_key, e.aggregate_type, e.agg
        coalesce(d.locked_by, ''), d.locked_at,
        coalesce(d.endpoint, ''), coalesce(d.receipt, ''), coalesce(d.last_error_code, ''), coalesce(d.last_error_message, ''),
        0, d.destination
-  from (select * from $schema.outbox_delivery_archive where seq = ?1 limit 1000) d
+  from $schema.outbox_delivery_archive d
   join $schema.outbox_event_archive e on e.seq = d.seq
+ where d.seq = ?1
  order by d.destination
+ limit 1000
