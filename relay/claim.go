@@ -190,6 +190,10 @@ func (t *tenure) restart(now time.Time) {
 func (t *tenure) claimed(c Claim, r Claimed, breaches breaches, now time.Time) {
 	deliveries := make([]delivery, len(r.Deliveries))
 	for i, open := range r.Deliveries {
+		if to := t.route(open); to != open.Endpoint {
+			t.redirect(&deliveries[i], open, to)
+			continue
+		}
 		e := t.board.endpoint(open.Endpoint)
 		l := t.board.lane(e, open.Event.Key)
 		if l != nil {
@@ -210,6 +214,31 @@ func (t *tenure) claimed(c Claim, r Claimed, breaches breaches, now time.Time) {
 		t.board.remember(d)
 		t.placeClaimed(d, c, breaches[open.Event.Seq])
 	}
+}
+
+// route is the endpoint of a claimed delivery. One that had been published before an operator set it going again has lost its
+// own: it goes where the event would go now.
+func (t *tenure) route(open Open) string {
+	if t.router == nil || open.Endpoint != "" || open.Status == StatusDiscarded {
+		return open.Endpoint
+	}
+	return t.router.Endpoint(open.Event)
+}
+
+// redirect gives a delivery back to the ledger with its endpoint. It is delivered when it is claimed from there: it was claimed out
+// of another lane, so nothing has seen to it yet that it does not overtake in this one.
+func (t *tenure) redirect(d *delivery, open Open, to string) {
+	if e := t.board.endpoints[open.Endpoint]; e != nil && e.lanes[open.Event.Key] != nil {
+		l := e.lanes[open.Event.Key]
+		l.reached(open.Event.Seq)
+		t.board.rest(l)
+	}
+	d.Delivery = Delivery{Event: open.Event, Endpoint: to}
+	d.PossibleDuplicate = open.LastErrorCode == CodeTakeover
+	d.endpoint, d.claimed, d.before = t.board.endpoint(to), true, open.Attempts
+	t.board.remember(d)
+	t.untake(d)
+	t.due(0)
 }
 
 // placeClaimed finds the place of a delivery that came out of the ledger.

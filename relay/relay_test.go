@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,6 +234,56 @@ func TestRelayHoldsALaneBehindAQuarantinedHead(t *testing.T) {
 		h.wait(time.Minute)
 		h.want("rows", h.statuses(), "a1:DISCARDED/1/HTTP_422", "a2:PUBLISHED/1", "a3:PUBLISHED/1")
 		stop()
+	})
+}
+
+// What was published has lost its endpoint. Set going again it goes where the event would go now, in order per key, also over a
+// delivery that fails, an endpoint that is down, and a restart.
+func TestRelayRoutesWhatIsReplayed(t *testing.T) {
+	bubble(t, func(h *harness) {
+		route := func(d *relay.DestinationConfig) {
+			d.Destination = routed{h.dest}
+			d.Retry = relay.RetryPolicy{Base: time.Second, Jitter: -1}
+		}
+		h.commit("x/a", "a1", "a2", "a3")
+		h.commit("y/b", "b1")
+		h.commit("", "c1") // to the endpoint without a name
+		stop := h.start(route)
+		h.wait(time.Minute)
+		before := len(h.dest.deliveries())
+		var fails atomic.Int32
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			switch {
+			case d.Endpoint == "y":
+				return relay.Outcome{Kind: relay.Unavailable, Code: "DIAL"}
+			case d.ID == "a1" && fails.Add(1) <= 2:
+				return relay.Outcome{Kind: relay.Retry, Code: "HTTP_503"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		for seq := int64(1); seq <= 5; seq++ {
+			if err := h.store.Replay("d", seq); err != nil {
+				t.Fatal(err)
+			}
+			h.wait(300 * time.Millisecond)
+		}
+		stop()
+		stop = h.start(route)
+		h.wait(time.Minute)
+		h.dest.answers(nil)
+		h.wait(time.Hour)
+		stop()
+		h.want("rows", h.statuses(), "a1:PUBLISHED/3", "a2:PUBLISHED/1", "a3:PUBLISHED/1", "b1:PUBLISHED/1", "c1:PUBLISHED/1")
+		var lane []string
+		for _, d := range h.dest.deliveries()[before:] {
+			if want := (routed{}).Endpoint(d.Event); d.Endpoint != want {
+				t.Errorf("%s went to %q, want %q", d.ID, d.Endpoint, want)
+			}
+			if d.Key == "x/a" {
+				lane = append(lane, d.ID)
+			}
+		}
+		h.want("the lane", lane, "a1", "a1", "a1", "a2", "a3")
 	})
 }
 

@@ -244,7 +244,9 @@ type Claim struct {
 
 // Open is a claimed delivery.
 type Open struct {
-	Event    *Event
+	Event *Event
+	// Endpoint is that of the row. "" also for a row that an operator set going again after it was published: the relay writes it
+	// back, due at once, with the endpoint that the Router names now, and delivers it when it has claimed it from there.
 	Endpoint string
 	// Attempts are those made before this claim.
 	Attempts int

@@ -126,6 +126,24 @@ func (m *Memory) Retry(destination string, seq int64) error {
 	})
 }
 
+// Replay is an operator's word that what was published or discarded is delivered once more. Its endpoint is not known any more.
+func (m *Memory) Replay(destination string, seq int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.destinations[destination]
+	if d == nil || d.rows[seq] == nil {
+		return fmt.Errorf("%s has no delivery row %d", destination, seq)
+	}
+	row, event := d.rows[seq], m.event(seq)
+	if row.open() || event == nil {
+		return fmt.Errorf("delivery %d of %s is %s", seq, destination, row.Status)
+	}
+	*row = DeliveryRow{Seq: seq, Status: relay.StatusPending, Key: event.Key, OpenLane: event.Key != "",
+		NextAttemptAt: time.Now(), LastAttemptAt: row.LastAttemptAt}
+	d.put(row)
+	return nil
+}
+
 func (m *Memory) operate(destination string, seq int64, change func(*DeliveryRow)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
