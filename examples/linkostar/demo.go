@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/examples/linkostar/platform"
+	"github.com/pillarbox-dev/pillarbox/examples/linkostar/supplier"
 	"github.com/pillarbox-dev/pillarbox/internal/child"
 	"github.com/pillarbox-dev/pillarbox/internal/reckon"
 )
@@ -189,19 +190,30 @@ func (d *demo) drain(ctx context.Context) error {
 	return errPending
 }
 
-// reckon holds what the platform has committed against what the suppliers hold and what the ledger says, in that order.
 func (d *demo) reckon(ctx context.Context) (r reckon.Reckoning, err error) {
-	committed, err := d.records.Committed(ctx)
-	if err != nil {
+	if r, _, err = reckonWorld(ctx, d.records, d.world); err != nil {
 		return r, err
 	}
-	held, err := d.records.Held(ctx)
-	if err != nil {
-		return r, err
+	r.RolledBack = int(d.workload.rolledBack.Load())
+	if d.relay != nil {
+		r.RelayKills = d.relay.Killed()
 	}
-	inbox, err := d.world.inbox(ctx)
+	r.Seconds = float64(time.Since(d.started).Milliseconds()) / 1000
+	return r, nil
+}
+
+// reckonWorld holds what the platform has committed against what the ledger says and what the suppliers hold, in that order.
+func reckonWorld(ctx context.Context, records platform.Records, w *world) (r reckon.Reckoning, inbox supplier.Inbox, err error) {
+	committed, err := records.Committed(ctx)
 	if err != nil {
-		return r, err
+		return r, inbox, err
+	}
+	held, err := records.Held(ctx)
+	if err != nil {
+		return r, inbox, err
+	}
+	if inbox, err = w.inbox(ctx); err != nil {
+		return r, inbox, err
 	}
 	handled := make([]reckon.Handled, len(inbox.Received))
 	for i, got := range inbox.Received {
@@ -209,12 +221,7 @@ func (d *demo) reckon(ctx context.Context) (r reckon.Reckoning, err error) {
 	}
 	r = reckon.Of(committed, handled, held)
 	r.Duplicates += inbox.Duplicates
-	r.RolledBack = int(d.workload.rolledBack.Load())
-	if d.relay != nil {
-		r.RelayKills = d.relay.Killed()
-	}
-	r.Seconds = float64(time.Since(d.started).Milliseconds()) / 1000
-	return r, nil
+	return r, inbox, nil
 }
 
 // watch says now and then what the platform's own rows say, until the function that it returns is called.
