@@ -47,7 +47,8 @@ func (c *call) body(limit int64) (*fields, error) {
 		return nil, problem{Status: http.StatusRequestEntityTooLarge, Type: "too-large",
 			Detail: fmt.Sprintf("the body has more than %d bytes", limit), Hint: "send less at once"}
 	case err != nil:
-		return nil, problem{Status: http.StatusBadRequest, Type: "malformed", Detail: "the body could not be read", Hint: "send it again"}
+		return nil, problem{Status: http.StatusBadRequest, Type: "malformed", Detail: "the body could not be read",
+			Hint: "send it again"}
 	}
 	// A form of another site can send everything but this type without asking first.
 	if kind, _, err := mime.ParseMediaType(c.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -174,5 +175,6 @@ func (f *fields) done() error {
 		return problem{Status: http.StatusPreconditionRequired, Type: "version-required", Detail: "the version is missing",
 			Hint: "look at it first, and send the version that you saw", Errors: f.body.all}
 	}
-	return problem{Status: http.StatusUnprocessableEntity, Type: "invalid", Detail: "fields of the body are wrong", Errors: f.body.all}
+	return problem{Status: http.StatusUnprocessableEntity, Type: "invalid", Detail: "fields of the body are wrong",
+		Errors: f.body.all}
 }

@@ -55,7 +55,7 @@ func (a *api) startJob(c *call) (any, error) {
 	}
 	request.Filter = readFilter(body.object("filter"))
 	dry := body.flag("dry_run")
-	reason := body.reason(false)
+	reason := body.reason(!dry)
 	if err := body.done(); err != nil {
 		return nil, err
 	}

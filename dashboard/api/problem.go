@@ -83,6 +83,9 @@ func problemOf(err error) (p problem, known bool) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem{Status: http.StatusServiceUnavailable, Type: "unavailable", Detail: "the database has not answered in time",
 			Hint: "try again; see GET " + Prefix + "/health"}, false
+	case isForbidden(err):
+		return problem{Status: http.StatusInternalServerError, Type: "internal", Detail: "the database refuses it to this process's role",
+			Hint: "give the role what 'pillarbox migrate --print-roles' prints for operators"}, false
 	}
 	return problem{Status: http.StatusInternalServerError, Type: "internal", Detail: "the request failed inside",
 		Hint: "the log of the process says why"}, false
@@ -98,4 +101,10 @@ func refusedProblem(refused *ops.RefusedError) problem {
 		}
 	}
 	return p
+}
+
+// isForbidden tells PostgreSQL's insufficient_privilege.
+func isForbidden(err error) bool {
+	var coded interface{ SQLState() string }
+	return errors.As(err, &coded) && coded.SQLState() == "42501"
 }
