@@ -33,7 +33,7 @@ func (d *Dashboard) functions() template.FuncMap {
 		"age":     func(s ops.Seconds) string { return age(time.Duration(s)) },
 		"latency": func(s ops.Seconds) string { return latency(time.Duration(s)) },
 		"number":  func(n any) string { return number(toInt(n)) },
-		"bytes":   bytesText,
+		"bytes":   func(n any) string { return bytesText(toInt(n)) },
 		"count":   count, "rate": rate, "percent": percent, "short": short, "word": word,
 		"dict": dict, "pick": pick,
 		"upTo": func(s ops.Seconds) string {

@@ -206,9 +206,18 @@ func (d destinationRow) attention(now time.Time) (all []attention) {
 	return all
 }
 
-// charts draws the last quarter of an hour, of one destination or of all ("").
+// spans are what a chart can show: the shortest that has all samples, so that a young process has no line at the very edge.
+var spans = [...]time.Duration{2 * time.Minute, 5 * time.Minute, samplesKept}
+
+// charts draws the last minutes, of one destination or of all ("").
 func (d *Dashboard) charts(only string) []titledChart {
 	to := d.now()
+	span, first := spans[0], d.samples.since()
+	for _, s := range spans[1:] {
+		if to.Sub(first) > span {
+			span = s
+		}
+	}
 	charts := []titledChart{
 		{Title: "Throughput", Unit: "published per second"},
 		{Title: "Backlog", Unit: "pending and failed"},
@@ -217,7 +226,7 @@ func (d *Dashboard) charts(only string) []titledChart {
 		func(s sampled) float64 { return s.rate },
 		func(s sampled) float64 { return s.pending },
 	} {
-		drawn, err := chart.Draw(d.samples.lines(value, only), to.Add(-samplesKept), to)
+		drawn, err := chart.Draw(d.samples.lines(value, only), to.Add(-span), to)
 		if err != nil {
 			d.config.Logger.Error("a chart cannot be drawn", "chart", charts[i].Title, "error", err)
 		}

@@ -45,6 +45,16 @@ func (s *samples) add(now time.Time, status ops.Status) {
 	s.all = append(s.all, taken)
 }
 
+// since is the time of the first one; the zero time: there is none.
+func (s *samples) since() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) == 0 {
+		return time.Time{}
+	}
+	return s.all[0].at
+}
+
 // lines returns one line for each destination, by name.
 func (s *samples) lines(value func(sampled) float64, only string) []chart.Line {
 	s.mu.Lock()

@@ -47,6 +47,9 @@ type Chart struct {
 	Left []string
 }
 
+// Minutes is how much time the chart shows.
+func (c *Chart) Minutes() int { return int(c.To.Sub(c.From).Round(time.Minute) / time.Minute) }
+
 // Entry explains a line.
 type Entry struct {
 	Name   string
@@ -70,8 +73,11 @@ func Draw(lines []Line, from, to time.Time) (*Chart, error) {
 	graph := gochart.Chart{
 		Width: width, Height: height,
 		Background: plain("back"), Canvas: plain("back"),
-		XAxis: gochart.XAxis{Style: gochart.Hidden(), Range: &gochart.ContinuousRange{Min: float64(from.UnixMilli()), Max: float64(to.UnixMilli())}},
-		YAxis: gochart.YAxis{Style: gochart.Hidden(), Range: &gochart.ContinuousRange{Min: 0, Max: top}},
+		XAxis: gochart.XAxis{Style: gochart.Hidden(), Range: &gochart.ContinuousRange{
+			Min: float64(from.UnixMilli()), Max: float64(to.UnixMilli()),
+		}},
+		YAxis:          gochart.YAxis{Style: gochart.Hidden(), Range: &gochart.ContinuousRange{Min: 0, Max: top}},
+		YAxisSecondary: gochart.YAxis{Style: gochart.Hidden()},
 	}
 	for i, line := range lines {
 		graph.Series = append(graph.Series, series(line, entries[i].Class, len(lines) == 1))
