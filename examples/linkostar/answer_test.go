@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/examples/linkostar/platform"
+	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // Each answer of a supplier ends as the platform says, in the platform's own row.
@@ -104,6 +106,35 @@ func TestRetryDelays(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("attempts: got\n%q\nwant\n%q", got, want)
 	}
+}
+
+// An operator retries what is DEAD, when the supplier has mended its side.
+func TestOperatorRetries(t *testing.T) {
+	var mended atomic.Bool
+	l := newLab(t, testRetry, time.Second, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if !mended.Load() {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
+	}))
+	l.tell(platform.Hubs)
+	l.becomes("hub_instance", "DEAD")
+	mended.Store(true)
+	operator, err := ops.New(l.db.DB, l.db.dialect, l.db.schemaName())
+	must(t, err)
+	page, err := operator.List(t.Context(), ops.Filter{Statuses: []relay.Status{relay.StatusQuarantined}}, ops.Page{})
+	must(t, err)
+	if len(page.Deliveries) != 1 {
+		t.Fatalf("the operator sees %d quarantined deliveries, want 1", len(page.Deliveries))
+	}
+	seen := page.Deliveries[0]
+	target := ops.Target{Destination: seen.Destination, Seq: seen.Seq, Version: seen.Version}
+	_, err = operator.Retry(t.Context(), target, ops.Action{By: "me", Reason: "mended"})
+	must(t, err)
+	eventually(t, "the row is SYNCED", func() bool {
+		var status string
+		must(t, l.db.QueryRowContext(t.Context(), "select sync_status from hub_instance").Scan(&status))
+		return status == "SYNCED"
+	})
 }
 
 // A transaction with an error leaves nothing: no row, no event, and no wake-up.

@@ -63,8 +63,8 @@ func destination(
 		Retry: relay.RetryPolicy{
 			Base: retry.wait(1), Factor: retry.Factor, Max: retry.lastWait(), Jitter: -1, MaxAttempts: retry.Attempts,
 		},
-		// A supplier that cannot be reached costs its events an attempt, like one that answers 503. One that is down is asked with
-		// one event at a time, at the pace of the retries.
+		// No connection costs the event an attempt, like a 503. Until there is one, the supplier is asked with one event at a time,
+		// at the pace of the retries.
 		ChargeOutages: true,
 		Breaker:       relay.BreakerConfig{Probe: retry.Base, MaxProbe: max(retry.Base, 15*time.Minute)},
 	}, nil
