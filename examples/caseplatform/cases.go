@@ -77,7 +77,8 @@ func (c *cases) accept(ctx context.Context, tx pgx.Tx, req *http.Request, body [
 		AcceptedBy string `json:"acceptedBy"` // default: the tenant
 	}
 	unclear := decode(body, &command)
-	if r, bad := badRequest(checkName("caseId", caseID), unclear, checkOptional("acceptedBy", command.AcceptedBy)); bad {
+	wrong := errors.Join(checkName("caseId", caseID), unclear, checkOptional("acceptedBy", command.AcceptedBy))
+	if r, bad := badRequest(wrong); bad {
 		return r, nil
 	}
 	accepted := caseAccepted{CaseID: caseID, TenantID: by.tenant, Status: "ACCEPTED", AcceptedBy: command.AcceptedBy}
@@ -91,6 +92,7 @@ func (c *cases) accept(ctx context.Context, tx pgx.Tx, req *http.Request, body [
 	case err != nil:
 		return idempotency.Response{}, fmt.Errorf("accept case %s: %w", caseID, err)
 	}
+	accepted.AcceptedAt = accepted.AcceptedAt.UTC()
 	if err := c.record(ctx, tx, by, accepted.AcceptedBy, accepted.event()); err != nil {
 		return idempotency.Response{}, err
 	}
@@ -147,7 +149,8 @@ func (c *cases) submit(w http.ResponseWriter, req *http.Request) (r idempotency.
 	}
 	body, unread := read(w, req)
 	unclear := decode(body, &command)
-	if r, bad := badRequest(unread, unclear, checkOptional("caseId", command.CaseID), checkText("subject", command.Subject)); bad {
+	wrong := errors.Join(unread, unclear, checkOptional("caseId", command.CaseID), checkText("subject", command.Subject))
+	if r, bad := badRequest(wrong); bad {
 		return r, nil
 	}
 	if command.CaseID == "" {
@@ -161,6 +164,7 @@ func (c *cases) submit(w http.ResponseWriter, req *http.Request) (r idempotency.
 		if err != nil {
 			return err
 		}
+		submitted.SubmittedAt = submitted.SubmittedAt.UTC()
 		return c.record(req.Context(), tx, by, by.tenant, submitted.event())
 	})
 	switch {

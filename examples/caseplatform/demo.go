@@ -183,7 +183,7 @@ func (d *demo) breakKafka(ctx context.Context) error {
 }
 
 // errPending says that the drain ended before everything had arrived.
-var errPending = errors.New("not everything has arrived in time: the reckoning counts it as pending, or as lost if it was published")
+var errPending = errors.New("not everything has arrived in time: the reckoning counts it as pending, or as lost if published")
 
 // drain waits until everything that was committed has arrived at the workflow engine or is quarantined.
 func (d *demo) drain(ctx context.Context) error {

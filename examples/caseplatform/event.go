@@ -27,7 +27,9 @@ type caseAccepted struct {
 	AcceptedBy string    `json:"acceptedBy"`
 }
 
-func (c caseAccepted) event() outbox.Event { return lifecycle(typeAccepted, c.CaseID, c.Version, c) }
+func (c caseAccepted) event() outbox.Event {
+	return lifecycle(typeAccepted, c.CaseID, c.Version, c)
+}
 
 // caseSubmitted is the payload of CaseSubmitted, version 1, and the answer to who submitted the case.
 type caseSubmitted struct {
@@ -39,7 +41,9 @@ type caseSubmitted struct {
 	SubmittedAt time.Time `json:"submittedAt"`
 }
 
-func (c caseSubmitted) event() outbox.Event { return lifecycle(typeSubmitted, c.CaseID, c.Version, c) }
+func (c caseSubmitted) event() outbox.Event {
+	return lifecycle(typeSubmitted, c.CaseID, c.Version, c)
+}
 
 // lifecycle is an event in the life of a case. The key keeps the events of a case in order. The dedup key says what makes two
 // events the same in the eyes of the business: the log takes it once.

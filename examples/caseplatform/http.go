@@ -47,12 +47,11 @@ func refuse(status int, code, detail string) idempotency.Response {
 }
 
 // badRequest refuses a request with everything that is wrong about it, if anything is.
-func badRequest(found ...error) (r idempotency.Response, bad bool) {
-	err := errors.Join(found...)
-	if err == nil {
+func badRequest(wrong error) (r idempotency.Response, bad bool) {
+	if wrong == nil {
 		return r, false
 	}
-	return refuse(http.StatusBadRequest, "BAD_REQUEST", strings.ReplaceAll(err.Error(), "\n", "; ")), true
+	return refuse(http.StatusBadRequest, "BAD_REQUEST", strings.ReplaceAll(wrong.Error(), "\n", "; ")), true
 }
 
 func answer(status int, value any) idempotency.Response {

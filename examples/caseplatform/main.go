@@ -130,7 +130,7 @@ func runDemo(ctx context.Context, args []string, out, errOut io.Writer) error {
 	r, err := demonstrate(ctx, &demo{settings: f.settings, listen: f.listen, duration: *duration, progress: errOut})
 	if r.Committed > 0 {
 		err = errors.Join(err, r.Print(out, *asJSON,
-			"The service was killed with its relay, and the broker was away: what had waited is in these numbers like everything else."))
+			"The service was killed with its relay, and the broker was away: what had waited is in these numbers too."))
 	}
 	return err
 }
