@@ -101,7 +101,8 @@ func (b *box) repairsPoison() {
 // stored is the payload of evt-1 in the database.
 func (b *box) stored() (payload string) {
 	b.Helper()
-	b.must(b.db.QueryRowContext(b.Context(), `select cast(payload as text) from outbox_event where event_id = 'evt-1'`).Scan(&payload))
+	const query = `select cast(payload as text) from outbox_event where event_id = 'evt-1'`
+	b.must(b.db.QueryRowContext(b.Context(), query).Scan(&payload))
 	return payload
 }
 
@@ -189,7 +190,9 @@ func (b *box) steersTheDestination() {
 	b.Helper()
 	b.call("POST", "/destinations/d/pause", `{"reason":"audit"}`, 200, nil)
 	var now struct {
-		ops.Status
+		Destinations []struct {
+			PausedBy string `json:"paused_by"`
+		}
 		NotStarted []string `json:"not_started"`
 	}
 	b.call("GET", "/status", "", 200, &now)

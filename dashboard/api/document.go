@@ -15,7 +15,10 @@ func (a *api) document(c *call) (any, error) {
 	if err := c.query().done(); err != nil {
 		return nil, err
 	}
-	var document map[string]any
+	return readDocument()
+}
+
+func readDocument() (document map[string]any, err error) {
 	if err := yaml.Unmarshal(openapi, &document); err != nil {
 		return nil, fmt.Errorf("read the description of the API: %w", err)
 	}

@@ -84,8 +84,8 @@ func problemOf(err error) (p problem, known bool) {
 		return problem{Status: http.StatusServiceUnavailable, Type: "unavailable", Detail: "the database has not answered in time",
 			Hint: "try again; see GET " + Prefix + "/health"}, false
 	case isForbidden(err):
-		return problem{Status: http.StatusInternalServerError, Type: "internal", Detail: "the database refuses it to this process's role",
-			Hint: "give the role what 'pillarbox migrate --print-roles' prints for operators"}, false
+		return problem{Status: http.StatusInternalServerError, Type: "internal",
+			Detail: "the database refuses it to this process's role", Hint: "give the role what 'pillarbox migrate --print-roles' prints for operators"}, false
 	}
 	return problem{Status: http.StatusInternalServerError, Type: "internal", Detail: "the request failed inside",
 		Hint: "the log of the process says why"}, false

@@ -108,8 +108,9 @@ func (b *box) exec(statement string, args ...any) {
 // poison adds an event whose delivery to d is quarantined, and returns its number.
 func (b *box) poison(id, payload, headers string) (seq int64) {
 	b.Helper()
-	b.must(b.db.QueryRowContext(b.Context(), `insert into outbox_event (event_id, topic_name, partition_key, event_type, payload, headers)
-		values ($1, 'orders', 'k', 'OrderPlaced', $2, $3) returning seq`, id, payload, headers).Scan(&seq))
+	const insert = `insert into outbox_event (event_id, topic_name, partition_key, event_type, payload, headers)
+		values ($1, 'orders', 'k', 'OrderPlaced', $2, $3) returning seq`
+	b.must(b.db.QueryRowContext(b.Context(), insert, id, payload, headers).Scan(&seq))
 	b.exec(`insert into outbox_delivery (destination, seq, status, attempt_count, last_error_code, last_error_message)
 		values ('d', $1, 'QUARANTINED', 3, 'HTTP_422', 'no such customer')`, seq)
 	return seq
