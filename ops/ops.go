@@ -54,6 +54,7 @@ type queries struct {
 	task                               taskQueries
 	seqAt                              seqAtQueries
 	job                                jobQueries
+	retention                          retentionQueries
 }
 
 func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
@@ -69,6 +70,7 @@ func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
 	maps.Copy(texts, q.task.files())
 	maps.Copy(texts, q.seqAt.files())
 	maps.Copy(texts, q.job.files())
+	maps.Copy(texts, q.retention.files())
 	return q, fill(dialect, schemaName, texts)
 }
 

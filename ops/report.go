@@ -5,7 +5,9 @@ import "time"
 // RetentionReport is what one run of retention did.
 type RetentionReport struct {
 	// Horizon is the number up to which every destination is settled: nothing above it is touched.
-	Horizon  int64         `json:"horizon"`
+	Horizon int64 `json:"horizon"`
+	// HeldBy is what the horizon comes from: a destination, or a replay that is not at its end. "": no destination has begun yet.
+	HeldBy   string        `json:"held_by,omitempty"`
 	Events   int64         `json:"events"`     // deleted or moved
 	Archived int64         `json:"archived"`   // of those, moved to the archive
 	Kept     int64         `json:"kept"`       // old enough, but FAILED, QUARANTINED or otherwise unsettled somewhere

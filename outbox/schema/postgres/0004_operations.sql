@@ -26,7 +26,8 @@ create table if not exists outbox_job (
   constraint outbox_job_state check (state in ('RUNNING', 'PAUSED', 'DONE', 'CANCELLED', 'FAILED'))
 );
 
-create index if not exists outbox_job_running on outbox_job (id) where state = 'RUNNING';
+-- What is worked on, and what holds retention back.
+create index if not exists outbox_job_active on outbox_job (id) where state in ('RUNNING', 'PAUSED');
 
 -- A lease for each thing that one process at a time does: running the jobs, retention, a heartbeat, a reconciliation.
 create table if not exists outbox_task (

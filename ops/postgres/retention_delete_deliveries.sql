@@ -1,0 +1,4 @@
+-- Deletes the rows of the events $1 (a JSON list of numbers) in the ledgers $2 (a JSON list).
+delete from $schema.outbox_delivery
+ where destination = any (array(select json_array_elements_text($2::json)))
+   and seq = any (array(select value::bigint from json_array_elements_text($1::json)))
