@@ -93,7 +93,11 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	if c.Log.Attempts == nil || *c.Log.Attempts {
 		observers = append(observers, telemetry.AttemptLog{Logger: p.log})
 	}
-	settings.Observer = observers
+	traced, err := p.trace(ctx, c)
+	if err != nil {
+		return err
+	}
+	settings.Observer = append(observers, traced...)
 	if p.relay, err = relay.New(settings); err != nil {
 		return err
 	}
