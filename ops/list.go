@@ -116,18 +116,37 @@ func (o *Ops) openStreams(ctx context.Context, l *lister, f Filter) error {
 	return nil
 }
 
-// stretch is the part of the log that a filter allows.
+// createdApartRows is how far the order of created_at may be from that of the numbers, as far as a list goes: events that many
+// producers wrote at once. A stretch of time would be many pages of nothing in an outbox where much is written.
+const createdApartRows = 2000
+
+// stretch is the part of the log that a filter allows; a little more at the ends of a span of time. Events that were given a
+// created_at of their own, out of the order of the log, may be missed.
 func (o *Ops) stretch(ctx context.Context, tx *sql.Tx, f Filter) (low, high int64, err error) {
-	low, high = max(f.FromSeq, 0), int64(math.MaxInt64-1)
+	low, high = max(f.FromSeq, 1), int64(math.MaxInt64-1)
 	if f.ToSeq > 0 {
 		high = f.ToSeq
 	}
-	if !f.Since.IsZero() || !f.Until.IsZero() {
-		first, last, err := o.createdBetween(ctx, tx, f.Since, f.Until)
+	if f.Since.IsZero() && f.Until.IsZero() {
+		return low, high, nil
+	}
+	var last int64
+	if err := tx.QueryRowContext(ctx, o.queries.seqAt.last).Scan(&last); err != nil {
+		return 0, 0, fmt.Errorf("read the last number of the log: %w", err)
+	}
+	if !f.Since.IsZero() {
+		first, err := o.createdFrom(ctx, tx, f.Since, last)
 		if err != nil {
 			return 0, 0, err
 		}
-		low, high = max(low, first), min(high, last)
+		low = max(low, first-createdApartRows)
+	}
+	if !f.Until.IsZero() {
+		end, err := o.createdFrom(ctx, tx, f.Until, last)
+		if err != nil {
+			return 0, 0, err
+		}
+		high = min(high, end+createdApartRows)
 	}
 	return low, high, nil
 }
