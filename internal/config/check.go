@@ -28,6 +28,7 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkReconcile(c)
 	d.checkHeartbeats(c)
+	d.checkConsumers(c)
 	for _, name := range c.Names() {
 		d.checkDestination(c, name)
 	}

@@ -29,6 +29,7 @@ type Config struct {
 	Contracts    Contracts              `yaml:"contracts,omitempty"`
 	Reconcile    Reconcile              `yaml:"reconcile,omitempty"`
 	Heartbeats   []Heartbeat            `yaml:"heartbeats,omitempty"`
+	Consumers    []Consumer             `yaml:"consumers,omitempty"`
 	Destinations map[string]Destination `yaml:"destinations" rule:"required" hint:"name one: {NAME: {http: {url: …}}}"`
 }
 

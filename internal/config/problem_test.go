@@ -191,6 +191,13 @@ func TestProblems(t *testing.T) {
 			`f.yaml:8:5: dashboard.users[0].name is missing: it stands in the operators' log`,
 			`f.yaml:8:5: dashboard.users[0].password_file is missing: name the file that holds the password`,
 			`f.yaml:8:20: unknown key "password" in dashboard.users[0]: known here: name, password_file, role`}},
+		"consumers of nothing": {db + dest + "consumers:\n- {destination: none, group: g}\n- {destination: a, dead_letter_topic: t}\n" +
+			"- {destination: a}\n- {destination: a, inbox: {database: {url: sqlite:///x}}}\n", []string{
+			`f.yaml:4:3: consumers[0]: there is no destination "none": known here: a`,
+			`f.yaml:5:3: consumers[1]: group and dead_letter_topic are Kafka's, and a is no Kafka destination: ` +
+				`name its inbox: {consumer: …}`,
+			`f.yaml:6:3: consumers[2] names nothing to look at: add group, dead_letter_topic or inbox`,
+			`f.yaml:7:20: consumers[3].inbox.consumer is missing: it is the column consumer of outbox_inbox`}},
 		"names that are not told apart": {db + dest + "listen: 127.0.0.1:0\ndashboard:\n" +
 			"  tokens: [{name: ops, role: viewer, file: /a}, {name: local operator, role: viewer, file: /b}]\n" +
 			"  users: [{name: ops, role: viewer, password_file: /c}, {name: \"a:b\", role: viewer, password_file: /d}]\n", []string{
