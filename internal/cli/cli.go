@@ -138,6 +138,7 @@ func newRoot(a *app) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "pillarbox.yaml", "the configuration `FILE`")
 	root.AddCommand(newInit(a), newMigrate(a), newCheck(a), newContract(a), newRun(a), newStatus(a), newPause(a), newResume(a), newReconcile(a),
+		newEvents(a), newRetry(a), newDiscard(a), newRepair(a), newLog(a),
 		newDemo(a), newDemoRelay(a), newVersion(a))
 	return root
 }
@@ -172,7 +173,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w: %s", err, hint)}
 }
 
-// noArgs and oneArg count arguments.
+// noArgs, oneArg and twoArgs count arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("'%s' takes no argument, and %q is one: see '%s --help'",
@@ -181,9 +182,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func oneArg(what string) cobra.PositionalArgs {
+func oneArg(what string) cobra.PositionalArgs { return exactArgs(1, what) }
+
+func twoArgs(what string) cobra.PositionalArgs { return exactArgs(2, what) }
+
+func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
+		if len(args) != n {
 			return usageError{fmt.Errorf("'%s' takes %s, and there are %d arguments: see '%s --help'",
 				cmd.CommandPath(), what, len(args), cmd.CommandPath())}
 		}
