@@ -37,17 +37,17 @@ type RetentionConfig struct {
 }
 
 const (
-	// MaxRules is how many rules there may be.
-	MaxRules = 100
+	// MaxRules is how many rules there may be, MaxRetentionChunk how many events go in one transaction at most.
+	MaxRules          = 100
+	MaxRetentionChunk = 10_000
 
+	retentionName  = "retention"
+	retentionChunk = 1_000
+	retentionPause = 50 * time.Millisecond
 	retentionLook  = 5_000           // rows that one statement looks at
-	maxAtOnce      = 10_000          //
+	retentionSpare = createdApart    // events that are hardly old enough are left to the next run, see createdBetween
 	sweepEvery     = 24 * time.Hour  // see retentionState
 	stateEvery     = 5 * time.Second // how often a run writes down how far it has come
-	defaultChunk   = 1_000
-	defaultRest    = 50 * time.Millisecond
-	retentionName  = "retention"
-	retentionSpare = createdApart // events that are hardly old enough are left to the next run, see createdBetween
 )
 
 type retentionQueries struct {
@@ -65,10 +65,10 @@ func (q *retentionQueries) files() map[string]*string {
 
 func (c RetentionConfig) withDefaults() RetentionConfig {
 	if c.Chunk == 0 {
-		c.Chunk = defaultChunk
+		c.Chunk = retentionChunk
 	}
 	if c.Pause == 0 {
-		c.Pause = defaultRest
+		c.Pause = retentionPause
 	}
 	return c
 }
@@ -89,8 +89,8 @@ func (c RetentionConfig) problems() (problems []error) {
 			bad("retention rule %d has an empty topic: leave it out, or use *", i+1)
 		}
 	}
-	if c.Chunk < 1 || c.Chunk > maxAtOnce {
-		bad("retention deletes %d events at once: it can be 1 to %d", c.Chunk, maxAtOnce)
+	if c.Chunk < 1 || c.Chunk > MaxRetentionChunk {
+		bad("retention deletes %d events at once: it can be 1 to %d", c.Chunk, MaxRetentionChunk)
 	}
 	return problems
 }

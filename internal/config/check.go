@@ -26,6 +26,7 @@ func (d *decoder) check(c *Config) {
 	if _, given := d.places["destinations"]; given && len(c.Destinations) == 0 && !d.failed("destinations") {
 		d.wrong("destinations", "there is no destination", "nothing would ever be delivered: name at least one")
 	}
+	d.checkRetention(c)
 	d.checkReconcile(c)
 	d.checkHeartbeats(c)
 	d.checkConsumers(c)

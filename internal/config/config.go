@@ -27,6 +27,7 @@ type Config struct {
 	Log          Log                    `yaml:"log,omitempty"`
 	Relay        Relay                  `yaml:"relay,omitempty"`
 	Contracts    Contracts              `yaml:"contracts,omitempty"`
+	Retention    Retention              `yaml:"retention,omitempty"`
 	Reconcile    Reconcile              `yaml:"reconcile,omitempty"`
 	Heartbeats   []Heartbeat            `yaml:"heartbeats,omitempty"`
 	Consumers    []Consumer             `yaml:"consumers,omitempty"`
