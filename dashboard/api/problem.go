@@ -85,7 +85,8 @@ func problemOf(err error) (p problem, known bool) {
 			Hint: "try again; see GET " + Prefix + "/health"}, false
 	case isForbidden(err):
 		return problem{Status: http.StatusInternalServerError, Type: "internal",
-			Detail: "the database refuses it to this process's role", Hint: "give the role what 'pillarbox migrate --print-roles' prints for operators"}, false
+			Detail: "the database refuses it to this process's role",
+			Hint:   "give the role what 'pillarbox migrate --print-roles' prints for operators"}, false
 	}
 	return problem{Status: http.StatusInternalServerError, Type: "internal", Detail: "the request failed inside",
 		Hint: "the log of the process says why"}, false
