@@ -25,8 +25,8 @@ func newEventsShow(a *app) *cobra.Command {
 		Short: "Show one event: payload, headers, deliveries, and what operators did",
 		Long: `show prints all that is known of an event, by its number or by its id, also when retention has moved it to the archive.
 
-The payload is printed with line breaks of its own; with --json it comes as the producer wrote it, and what is not JSON in Base64.
-VERSION is what 'retry', 'discard' and 'repair' take as --if-version.`,
+The payload is printed with line breaks of its own, its numbers and texts as the producer wrote them. What is not JSON comes in
+Base64 with --json. VERSION is what 'retry', 'discard' and 'repair' take as --if-version.`,
 		Example: `  pillarbox events show 4711
   pillarbox events show 0190163d-8694-739b-aea5-966c26f8ad91 --json | jq .payload`,
 		Args: oneArg("the number or the id of an event"),
