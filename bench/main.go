@@ -1,6 +1,6 @@
 // Command bench measures Pillarbox, beside peers that do the same work in the same run on the same server.
 //
-//	go run ./bench drain|latency|http|kafka|debezium|blackhole|enqueue|operations [flags] [--json]
+//	go run ./bench drain|latency|http|kafka|debezium|blackhole|enqueue|operations|retention [flags] [--json]
 //
 // Without --database it starts a PostgreSQL of its own and stops it. The result goes to stdout, as a table or as one JSON
 // object; what is under way goes to stderr. docs/benchmarks.md says what each figure means and how to run it again.
@@ -50,6 +50,7 @@ func commands() []command {
 		{"debezium", "the same beside Debezium's outbox event router", debeziumFlags, map[string]string{"wal_level": "logical"}},
 		{"enqueue", "Enqueue beside a plain INSERT in the same transaction", enqueueFlags, nil},
 		{"operations", "status, dashboard and API with ten million pending events and a full ledger", operationsFlags, nil},
+		{"retention", "what deleting old events takes from producers at a steady rate", retentionFlags, nil},
 	}
 }
 
