@@ -108,7 +108,7 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	open := openHandler(telemetry.Readiness{
 		Units: p.relay.Status, Status: status, MaxPendingAge: time.Duration(c.Ready.MaxPendingAge),
 	}, metrics, kafka, reconciled)
-	handler, err := p.operators(ctx, c, contracts, status, open)
+	handler, err := p.operators(ctx, c, contracts, status, newFacts(metrics, kafka), open)
 	if err != nil {
 		return err
 	}

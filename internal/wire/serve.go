@@ -25,7 +25,7 @@ const operatorConnections = 4
 // operators adds the dashboard and the API to what is open to everybody. It reads every secret once, so that one that is missing
 // is known at the start.
 func (p *Process) operators(
-	ctx context.Context, c *config.Config, contracts *contract.Contracts, status *telemetry.StatusCache, open http.Handler,
+	ctx context.Context, c *config.Config, contracts *contract.Contracts, status *telemetry.StatusCache, known *facts, open http.Handler,
 ) (http.Handler, error) {
 	if !c.ServesDashboard() {
 		return open, nil
@@ -42,9 +42,12 @@ func (p *Process) operators(
 		look = look.WithContract(contracts.Judge)
 	}
 	hidden, units := mask.New(c.Dashboard.Mask), func() []relay.UnitStatus { return p.relay.Status() }
+	consumers := newImpact(ctx, c, look, known.metrics)
+	p.closers = append(p.closers, consumers.close)
 	pages := dashboard.New(dashboard.Config{
 		Ops: look, Destinations: c.Names(), Owner: p.Owner, Units: units, Access: guard, Mask: hidden,
 		MaskOperators: c.Dashboard.MasksOperators(), Logger: p.log,
+		Latencies: known.latencies, Producers: known.producers, Consumers: consumers.look,
 	})
 	p.beside = append(p.beside, pages.Run)
 	programs := api.New(api.Config{
