@@ -43,22 +43,22 @@ func TestAnswers(t *testing.T) {
 		status   string
 		code     string
 	}{
-		{"200", platform.Hubs, status(200), 1, "SYNCED", ""},
-		{"202", platform.ActivationsKind, status(202), 1, "SENT", ""},
-		{"204", platform.Hubs, status(204), 1, "SYNCED", ""},
-		{"400", platform.Hubs, status(400), 1, "DEAD", "HTTP_400"},
-		{"401", platform.Hubs, status(401), 1, "DEAD", "HTTP_401"},
-		{"404", platform.ActivationsKind, status(404), 1, "DEAD", "HTTP_404"},
-		{"402 for an activation", platform.ActivationsKind, status(402), 1, "REJECTED_BALANCE", "REJECTED_BALANCE"},
-		{"402 for a hub", platform.Hubs, status(402), 1, "DEAD", "HTTP_402"},
-		{"500 once", platform.Hubs, once(status(500)), 2, "SYNCED", ""},
-		{"409 once", platform.Hubs, once(status(409)), 2, "SYNCED", ""},
-		{"cut once", platform.ActivationsKind, once(cut), 2, "SENT", ""},
-		{"500", platform.Hubs, status(500), 8, "DEAD", "EXHAUSTED"},
-		{"503", platform.ActivationsKind, status(503), 8, "DEAD", "EXHAUSTED"},
-		{"cut", platform.Hubs, cut, 8, "DEAD", "EXHAUSTED"},
-		{"too late", platform.Hubs, late, 8, "DEAD", "EXHAUSTED"},
-		{"nobody listens", platform.Hubs, nil, 8, "DEAD", "EXHAUSTED"},
+		{"200", platform.HubKind, status(200), 1, "SYNCED", ""},
+		{"202", platform.ActivationKind, status(202), 1, "SENT", ""},
+		{"204", platform.HubKind, status(204), 1, "SYNCED", ""},
+		{"400", platform.HubKind, status(400), 1, "DEAD", "HTTP_400"},
+		{"401", platform.HubKind, status(401), 1, "DEAD", "HTTP_401"},
+		{"404", platform.ActivationKind, status(404), 1, "DEAD", "HTTP_404"},
+		{"402 for an activation", platform.ActivationKind, status(402), 1, "REJECTED_BALANCE", "REJECTED_BALANCE"},
+		{"402 for a hub", platform.HubKind, status(402), 1, "DEAD", "HTTP_402"},
+		{"500 once", platform.HubKind, once(status(500)), 2, "SYNCED", ""},
+		{"409 once", platform.HubKind, once(status(409)), 2, "SYNCED", ""},
+		{"cut once", platform.ActivationKind, once(cut), 2, "SENT", ""},
+		{"500", platform.HubKind, status(500), 8, "DEAD", "EXHAUSTED"},
+		{"503", platform.ActivationKind, status(503), 8, "DEAD", "EXHAUSTED"},
+		{"cut", platform.HubKind, cut, 8, "DEAD", "EXHAUSTED"},
+		{"too late", platform.HubKind, late, 8, "DEAD", "EXHAUSTED"},
+		{"nobody listens", platform.HubKind, nil, 8, "DEAD", "EXHAUSTED"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,10 @@ func TestAnswers(t *testing.T) {
 			}
 			l := newLab(t, retryConfig{Base: 2 * time.Millisecond}, 200*time.Millisecond, url)
 			l.tell(test.kind)
-			table := map[platform.Kind]string{platform.Hubs: "hub_instance", platform.ActivationsKind: "device_activation_event"}[test.kind]
+			table := "hub_instance"
+			if test.kind == platform.ActivationKind {
+				table = "device_activation_event"
+			}
 			if code := l.becomes(table, test.status); code != test.code {
 				t.Errorf("the code is %q, want %q", code, test.code)
 			}
@@ -91,7 +94,7 @@ func TestRetryDelays(t *testing.T) {
 	l := newLab(t, retryConfig{Base: 3 * time.Millisecond}, time.Second, serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
-	l.tell(platform.Hubs)
+	l.tell(platform.HubKind)
 	l.becomes("hub_instance", "DEAD")
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +119,7 @@ func TestOperatorRetries(t *testing.T) {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 		}
 	}))
-	l.tell(platform.Hubs)
+	l.tell(platform.HubKind)
 	l.becomes("hub_instance", "DEAD")
 	mended.Store(true)
 	operator, err := ops.New(l.db.DB, l.db.dialect, l.db.schemaName())
@@ -167,7 +170,7 @@ func TestRolledBack(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	l.tell(platform.Hubs)
+	l.tell(platform.HubKind)
 	var hubs, events int
 	must(t, db.QueryRowContext(t.Context(), "select (select count(*) from hub_instance), (select count(*) from outbox_event)").
 		Scan(&hubs, &events))

@@ -54,7 +54,7 @@ func TestConfigProblems(t *testing.T) {
 func TestFlagProblems(t *testing.T) {
 	for args, want := range map[string]string{
 		"demo":                                   "arguments that are no flags: demo",
-		"--duration 1ms":                         "--duration can be 1s to 24h",
+		"--duration 1ms":                         "--duration can be 1s to 1h",
 		"--relay-only":                           "need --config and --database",
 		"--config x":                             "--config needs --database",
 		"--service-only --relay-only":            "exclude each other",

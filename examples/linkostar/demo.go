@@ -77,7 +77,8 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if before, err := d.records.Committed(ctx); err != nil {
 		return err
 	} else if len(before) > 0 {
-		return fmt.Errorf("the database holds %d events of before, which these suppliers have never seen: give an empty one", len(before))
+		return fmt.Errorf("the database holds %d events of before, which these suppliers have never seen: give an empty one",
+			len(before))
 	}
 	d.world, err = newWorld(ctx, worldOptions{dir: d.dir, node: node, down: d.duration / 4, retry: demoRetry, lease: demoLease})
 	return err

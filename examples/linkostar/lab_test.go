@@ -80,7 +80,7 @@ func (l *lab) note(hook platform.OnSettle) platform.OnSettle {
 func (l *lab) tell(kind platform.Kind) {
 	l.Helper()
 	must(l, l.service.Transact(l.Context(), func(tx *sql.Tx) error {
-		if kind == platform.Hubs {
+		if kind == platform.HubKind {
 			return l.service.RegisterHub(l.Context(), tx, platform.Hub{UUID: newUUID(), SupplierUUID: l.supplier, TenantUUID: tenants[0],
 				BundleUUID: newUUID(), Identifier: "hub-1", Type: "CLOSED", Metadata: `{"firmware":"4.2"}`, Supplier: "acme"})
 		}

@@ -1,5 +1,5 @@
-// Command linkostar is a hub platform that tells its suppliers about hubs, devices and activations, with Pillarbox inside. Without
-// flags it is a demo: it starts four suppliers, works for 20 seconds, and reckons. See README.md.
+// Command linkostar is a hub platform that tells its suppliers about hubs, devices and activations, with Pillarbox inside.
+// Without flags it is a demo: it starts four suppliers, works for 20 seconds, and reckons. See README.md.
 package main
 
 import (
@@ -66,8 +66,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 	}
 	r, err := runDemo(ctx, o, p.stderr)
 	if r.Committed > 0 {
-		err = errors.Join(err, r.Print(p.stdout, o.json, "FAILED rows were tried again until they were SYNCED or SENT; what a supplier "+
-			"refused is quarantined here,\nand DEAD or REJECTED_BALANCE in the platform's own rows."))
+		err = errors.Join(err, r.Print(p.stdout, o.json,
+			"FAILED rows were tried again until they were SYNCED or SENT. What a supplier refused is quarantined here,",
+			"and DEAD or REJECTED_BALANCE in the platform's own rows."))
 	}
 	return err
 }
@@ -81,7 +82,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.StringVar(&o.node, "node", "examples/linkostar/supplier/node", "the folder of the demo's supplier in Node.js")
 	f.DurationVar(&o.duration, "duration", 20*time.Second, "how long it writes")
 	f.BoolVar(&o.json, "json", false, "print the reckoning as one JSON object")
-	f.BoolVar(&o.serviceOnly, "service-only", false, "write, and leave the delivering to a process with --relay-only; needs --config")
+	f.BoolVar(&o.serviceOnly, "service-only", false, "write, and leave delivering to a process with --relay-only; needs --config")
 	f.BoolVar(&o.relayOnly, "relay-only", false, "deliver until Ctrl-C, and write nothing; needs --config")
 	f.BoolVar(&o.beside, "relay-beside", false, "run the demo's relay as a process of its own, and kill it twice")
 	f.BoolVar(&o.stdin, "stdin", false, "end with the standard input")
@@ -95,9 +96,10 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		}
 	}
 	bad(f.NArg() > 0, "there are arguments that are no flags: "+strings.Join(f.Args(), " "))
-	bad(o.duration < time.Second || o.duration > 24*time.Hour, "--duration can be 1s to 24h")
+	bad(o.duration < time.Second || o.duration > time.Hour, "--duration can be 1s to 1h")
 	bad(o.serviceOnly && o.relayOnly, "--service-only and --relay-only exclude each other: without both it does both")
-	bad((o.serviceOnly || o.relayOnly) && o.config == "", "--service-only and --relay-only need --config and --database, of both the same")
+	bad((o.serviceOnly || o.relayOnly) && o.config == "",
+		"--service-only and --relay-only need --config and --database, of both the same")
 	bad(o.config != "" && o.database == "", "--config needs --database")
 	bad(o.config != "" && o.beside, "--relay-beside is for the demo: with --config use --service-only and --relay-only")
 	if len(problems) > 0 {

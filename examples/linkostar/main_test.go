@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ import (
 // nodeFolder is the supplier's in Node.js.
 const nodeFolder = "supplier/node"
 
-// TestMain makes the test binary the program itself when it is started as a child, so that a demo's and a test's processes are real.
+// TestMain makes the test binary the program itself when it is started as a child: the processes of demos and tests are real.
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
 		os.Exit(m.Run())
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// crash is where a process kills itself, and the how manieth time that it gets there.
+// crash is where a process kills itself: when it gets to the point for the Nth time, counted from 1.
 type crash struct {
 	Point relaytest.Point
 	Nth   int64
@@ -214,10 +215,13 @@ func newBench(t *testing.T, dialect string) *bench {
 	return b
 }
 
+// installed installs the packages at its first call: tests run beside each other, and npm does not.
+var installed = sync.OnceValues(func() (string, error) { return findNode(context.Background(), nodeFolder) })
+
 // node returns the folder of the supplier in Node.js, which is part of what is promised: without it a test fails.
 func node(t *testing.T) string {
 	t.Helper()
-	folder, err := findNode(t.Context(), nodeFolder)
+	folder, err := installed()
 	if err != nil {
 		t.Fatalf("%v: install Node.js 18.3 or later with npm", err)
 	}

@@ -14,9 +14,9 @@ import (
 func destinations(c config) ([]relay.DestinationConfig, error) {
 	registered, activated := http.StaticEndpoints{}, http.StaticEndpoints{}
 	for name, s := range c.Suppliers {
-		registered[platform.Endpoint(name, platform.Hubs)] = s.endpoint(s.HubRegistrationURL)
-		registered[platform.Endpoint(name, platform.Devices)] = s.endpoint(s.DeviceRegistrationURL)
-		activated[platform.Endpoint(name, platform.ActivationsKind)] = s.endpoint(s.ActivationURL)
+		registered[platform.Endpoint(name, platform.HubKind)] = s.endpoint(s.HubRegistrationURL)
+		registered[platform.Endpoint(name, platform.DeviceKind)] = s.endpoint(s.DeviceRegistrationURL)
+		activated[platform.Endpoint(name, platform.ActivationKind)] = s.endpoint(s.ActivationURL)
 	}
 	registration, err := destination(c, platform.Registration, platform.RegistrationTopic, registered, nil)
 	activation, err2 := destination(c, platform.Activations, platform.ActivationTopic, activated,

@@ -23,7 +23,9 @@ type site struct {
 }
 
 // newSite mounts the dashboard. Without credentials it lets this machine in alone.
-func newSite(ctx context.Context, d database, settings relay.Config, units func() []relay.UnitStatus, listen string) (*site, error) {
+func newSite(
+	ctx context.Context, d database, settings relay.Config, units func() []relay.UnitStatus, listen string,
+) (*site, error) {
 	look, err := ops.New(d.DB, d.dialect, d.schemaName())
 	if err != nil {
 		return nil, err

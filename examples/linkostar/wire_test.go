@@ -42,17 +42,17 @@ func TestWire(t *testing.T) {
 		return l.service.Activate(t.Context(), tx, activation, free)
 	}))
 	device := func(number int, uuid, hub, source string) string {
-		return fmt.Sprintf(`{"device_instance_id":%d,"device_uuid":%q,"device_version_uuid":%q,"tenant_uuid":%q,"first_seen_hub_uuid":%s,`+
-			`"hub_uuid":%s,"supplier_uuid":%q,"mac_address":"02:00:00:00:00:01","source":%q}`,
+		return fmt.Sprintf(`{"device_instance_id":%d,"device_uuid":%q,"device_version_uuid":%q,"tenant_uuid":%q,`+
+			`"first_seen_hub_uuid":%s,"hub_uuid":%s,"supplier_uuid":%q,"mac_address":"02:00:00:00:00:01","source":%q}`,
 			number, uuid, version, tenants[1], hub, hub, l.supplier, source)
 	}
 	want := map[string]request{
-		hub: {path: "/hub", body: fmt.Sprintf(`{"hub_uuid":%q,"supplier_uuid":%q,"tenant_uuid":%q,"bundle_uuid":%q,"hub_identifier":"hub-1",`+
-			`"hub_type":"OPEN","metadata":"{\"a\":\"é\"}"}`, hub, l.supplier, tenants[1], bundle)},
+		hub: {path: "/hub", body: fmt.Sprintf(`{"hub_uuid":%q,"supplier_uuid":%q,"tenant_uuid":%q,"bundle_uuid":%q,`+
+			`"hub_identifier":"hub-1","hub_type":"OPEN","metadata":"{\"a\":\"é\"}"}`, hub, l.supplier, tenants[1], bundle)},
 		free:  {path: "/device", body: device(1, free, "null", "tenant_create")},
 		bound: {path: "/device", body: device(2, bound, `"`+hub+`"`, "bundle_auto_provision")},
-		activation: {path: "/activation", body: fmt.Sprintf(`{"activation_uuid":%q,"activation_number":1,"device_instance_id":1,"device_uuid":%q,`+
-			`"tenant_uuid":%q,"supplier_uuid":%q}`, activation, free, tenants[1], l.supplier)},
+		activation: {path: "/activation", body: fmt.Sprintf(`{"activation_uuid":%q,"activation_number":1,"device_instance_id":1,`+
+			`"device_uuid":%q,"tenant_uuid":%q,"supplier_uuid":%q}`, activation, free, tenants[1], l.supplier)},
 	}
 	for range want {
 		var got request

@@ -19,8 +19,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/internal/child"
 )
 
-// world is everything around the platform in a demo: four suppliers in two processes, one in Go and one in Node.js, their secrets,
-// and the configuration that knows them.
+// world is everything around the platform in a demo: four suppliers in two processes, one in Go and one in Node.js, their
+// secrets, and the configuration that knows them.
 type world struct {
 	dir      string
 	config   string // the file
@@ -77,7 +77,9 @@ func newWorld(ctx context.Context, o worldOptions) (w *world, err error) {
 			cmd := exec.CommandContext(context.WithoutCancel(ctx), "node", "supplier.js", settings) // the world ends it
 			cmd.Dir = o.node
 			return cmd
-		}, map[string]any{"name": "globex", "secretFile": w.path("globex.secret"), "inbox": w.path("globex.jsonl"), "loseEvery": loseEvery})
+		}, map[string]any{
+			"name": "globex", "secretFile": w.path("globex.secret"), "inbox": w.path("globex.jsonl"), "loseEvery": loseEvery,
+		})
 		if err != nil {
 			return w, err
 		}

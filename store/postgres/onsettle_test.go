@@ -92,7 +92,8 @@ func TestOnSettleErrorRollsBack(t *testing.T) {
 			wantError(t, err, "settle d: OnSettle: ")
 			wantError(t, err, "mend what OnSettle does")
 			check(t, "the position", positionOf(t, conn, "d"), 0)
-			check(t, "rows", value[int](t, conn, "select (select count(*) from told) + (select count(*) from outbox_delivery)"), 0)
+			const written = "select (select count(*) from told) + (select count(*) from outbox_delivery)"
+			check(t, "rows", value[int](t, conn, written), 0)
 		}
 	}
 	hook.fail = nil

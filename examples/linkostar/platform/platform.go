@@ -34,9 +34,9 @@ const EndpointHeader = "endpoint"
 type Kind string
 
 const (
-	Hubs            Kind = "hub"
-	Devices         Kind = "device"
-	ActivationsKind Kind = "activation"
+	HubKind        Kind = "hub"
+	DeviceKind     Kind = "device"
+	ActivationKind Kind = "activation"
 )
 
 // Endpoint names where a supplier takes something: acme/hub.
@@ -98,7 +98,7 @@ func (p *Platform) RegisterHub(ctx context.Context, tx *sql.Tx, h Hub) error {
 	}
 	return p.tell(ctx, tx, h, outbox.Event{
 		ID: h.UUID, Topic: RegistrationTopic, Key: h.UUID, Type: "HubRegistered", AggregateType: "hub_instance",
-		AggregateID: h.UUID, Headers: map[string]string{EndpointHeader: Endpoint(h.Supplier, Hubs)},
+		AggregateID: h.UUID, Headers: map[string]string{EndpointHeader: Endpoint(h.Supplier, HubKind)},
 	})
 }
 
@@ -111,7 +111,7 @@ func (p *Platform) RegisterDevice(ctx context.Context, tx *sql.Tx, d Device) err
 	}
 	return p.tell(ctx, tx, d, outbox.Event{
 		ID: d.UUID, Topic: RegistrationTopic, Key: d.UUID, Type: "DeviceRegistered", AggregateType: "device_instance",
-		AggregateID: d.UUID, Headers: map[string]string{EndpointHeader: Endpoint(d.Supplier, Devices)},
+		AggregateID: d.UUID, Headers: map[string]string{EndpointHeader: Endpoint(d.Supplier, DeviceKind)},
 	})
 }
 
@@ -134,7 +134,8 @@ func (p *Platform) Activate(ctx context.Context, tx *sql.Tx, activationUUID, dev
 	}
 	return p.tell(ctx, tx, a, outbox.Event{
 		ID: a.UUID, Topic: ActivationTopic, Key: a.DeviceUUID, Type: "DeviceActivated", AggregateType: "device_activation_event",
-		AggregateID: a.UUID, AggregateVersion: a.Number, Headers: map[string]string{EndpointHeader: Endpoint(a.Supplier, ActivationsKind)},
+		AggregateID: a.UUID, AggregateVersion: a.Number,
+		Headers: map[string]string{EndpointHeader: Endpoint(a.Supplier, ActivationKind)},
 	})
 }
 
