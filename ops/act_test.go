@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -318,4 +319,43 @@ func TestTheRelayWasFaster(t *testing.T) {
 	if err := <-done; !errors.As(err, &conflict) || conflict.Now.Status != relay.StatusPublishing {
 		t.Errorf("discard: %v, want a conflict with PUBLISHING", err)
 	}
+}
+
+// TestTheOperatorsRole does everything with the grants that `pillarbox migrate --print-roles` prints for an operator, and no others.
+func TestTheOperatorsRole(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	b.cursor("d", 100)
+	role := "operator_" + b.database()
+	grants, err := schema.PrintRoles(b.schema, "", "", role)
+	b.must(err)
+	b.exec("create role " + schema.Quote(role) + " login")
+	b.exec(grants)
+	address, err := url.Parse(b.address)
+	b.must(err)
+	address.User = url.User(role)
+	db, err := sql.Open("pgx", address.String())
+	b.must(err)
+	defer db.Close()
+	o, err := ops.New(db, schema.Postgres, b.schema)
+	b.must(err)
+	ann := ops.Action{By: "ann"}
+	_, err = o.Retry(t.Context(), target(b.broken("k", "QUARANTINED", false)), ann)
+	b.must(err)
+	_, err = o.Discard(t.Context(), target(b.broken("k", "FAILED", true)), ann)
+	b.must(err)
+	_, err = o.Repair(t.Context(), target(b.broken("k", "QUARANTINED", true)), ops.Repair{Payload: []byte(`{}`)}, ann)
+	b.must(err)
+	list, err := o.List(t.Context(), ops.Filter{}, ops.Page{})
+	b.must(err)
+	log, err := o.Log(t.Context(), ops.LogFilter{Operator: "ann"}, ops.Page{})
+	b.must(err)
+	if len(list.Deliveries) != 3 || len(log.Entries) != 3 {
+		t.Errorf("%d deliveries and %d lines of the log, want 3 and 3", len(list.Deliveries), len(log.Entries))
+	}
+	_, err = o.Show(t.Context(), ops.EventRef{Seq: 1})
+	b.must(err)
+	b.exec("insert into outbox_event_archive select * from outbox_event")
+	b.exec("delete from outbox_event")
+	_, err = o.Show(t.Context(), ops.EventRef{Seq: 1})
+	b.must(err)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/pillarbox-dev/pillarbox/store/sqlite"
 )
 
-// picky is a destination that takes everything but what is poisoned.
+// picky is a destination that takes everything but what is poisoned, and what is to be tried again later.
 type picky struct {
 	mu  sync.Mutex
 	got []string // ids, in the order in which they were taken
@@ -29,6 +29,10 @@ func (p *picky) Deliver(_ context.Context, batch []relay.Delivery) []relay.Outco
 	for i, d := range batch {
 		if bytes.Contains(d.Payload, []byte("poison")) {
 			outcomes[i] = relay.Outcome{Kind: relay.Reject, Code: "HTTP_422", Message: "amount is missing"}
+			continue
+		}
+		if bytes.Contains(d.Payload, []byte("later")) {
+			outcomes[i] = relay.Outcome{Kind: relay.Retry, Code: "HTTP_409"}
 			continue
 		}
 		p.mu.Lock()
@@ -62,7 +66,7 @@ func (b *box) relay(p *picky, hold relay.OnQuarantine) {
 		store = s
 	}
 	r, err := relay.New(relay.Config{Store: store, Owner: "r1", Logger: slog.New(slog.DiscardHandler),
-		Destinations: []relay.DestinationConfig{{Name: "d", Destination: p, OnQuarantine: hold}}})
+		Destinations: []relay.DestinationConfig{{Name: "d", Destination: p, OnQuarantine: hold, Retry: relay.RetryPolicy{Base: time.Hour}}}})
 	b.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -203,6 +207,41 @@ func TestAParkedDeliveryIsDiscarded(t *testing.T) {
 		b.until("a3", relay.StatusPublished)
 		if got := p.taken("a"); got != "a1 a3" {
 			b.Errorf("it took %s, want a1 a3", got)
+		}
+	})
+}
+
+// TestAFailedDeliveryDoesNotWait: an hour lies before the next attempt, and the operator's word counts at once; so it does for what
+// waits behind it.
+func TestAFailedDeliveryDoesNotWait(t *testing.T) {
+	onBoth(t, func(b *box) {
+		p := &picky{}
+		b.relay(p, relay.Skip)
+		for _, key := range []string{"a", "b", "c"} {
+			b.enqueue(key+"1", `{"amount":"later"}`)
+			b.enqueue(key+"2", `{}`)
+		}
+		for key, do := range map[string]func(ops.Target, ops.Action) (ops.Delivery, error){
+			"a": func(t ops.Target, a ops.Action) (ops.Delivery, error) { return b.Discard(b.Context(), t, a) },
+			"b": func(t ops.Target, a ops.Action) (ops.Delivery, error) {
+				return b.Repair(b.Context(), t, ops.Repair{Payload: []byte(`{}`)}, a)
+			},
+			"c": func(t ops.Target, a ops.Action) (ops.Delivery, error) {
+				b.exec(`update outbox_event set payload = '{}' where event_id = 'c1'`) // the receiver has changed its mind
+				return b.Retry(b.Context(), t, a)
+			},
+		} {
+			failed := b.until(key+"1", relay.StatusFailed)
+			b.until(key+"2", relay.StatusPending)
+			if got := p.taken(key); got != "" {
+				b.Errorf("it took %s before the operator said anything", got)
+			}
+			_, err := do(target(failed), ops.Action{By: "ann"})
+			b.must(err)
+			b.until(key+"2", relay.StatusPublished)
+		}
+		if got := p.taken("a") + "; " + p.taken("b") + "; " + p.taken("c"); got != "a2; b1 b2; c1 c2" {
+			b.Errorf("it took %s, want a2; b1 b2; c1 c2", got)
 		}
 	})
 }
