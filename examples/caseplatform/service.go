@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pillarbox-dev/pillarbox/contract"
 	"github.com/pillarbox-dev/pillarbox/outbox"
@@ -64,56 +64,56 @@ func (s *service) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	carrier := func(context.Context) error { return nil }
-	if !s.beside {
-		c, done, err := openRelay(ctx, s.settings, contracts, s.log)
-		if err != nil {
-			return err
-		}
-		defer done()
-		s.withRelay(&c)
-		r, err := relay.New(c)
-		if err != nil {
-			return err
-		}
-		carrier = r.Run
+	if s.beside {
+		return s.serve(ctx, s.around(api))
 	}
-	return s.serve(ctx, s.around(api), carrier)
+	c, done, err := openRelay(ctx, s.settings, contracts, s.log)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s.withRelay(&c)
+	carrier, err := relay.New(c)
+	if err != nil {
+		return err
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	board, guarded, err := newBoard(db, c, carrier, contracts)
+	if err != nil {
+		return err
+	}
+	pages := http.NewServeMux()
+	pages.Handle("/cases", api)
+	pages.Handle("/cases/", api)
+	pages.Handle("/", guarded)
+	return s.serve(ctx, s.around(pages), carrier.Run, func(ctx context.Context) error { board.Run(ctx); return nil })
 }
 
-// serve runs the API and the relay side by side. When one of them fails the other is stopped.
-func (s *service) serve(ctx context.Context, api http.Handler, carrier func(context.Context) error) error {
+// serve serves until the context ends, and lets others work beside. When one of them fails all are stopped.
+func (s *service) serve(ctx context.Context, pages http.Handler, others ...func(context.Context) error) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w: choose another address with --listen", s.listen, err)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	server := &http.Server{
-		Handler: api, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		Handler: pages, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
-	var served, carried error
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer stop()
-		served = server.Serve(listener)
-	})
-	running.Go(func() {
-		carried = carrier(ctx)
-		if carried != nil {
-			stop()
+	working, ctx := errgroup.WithContext(ctx)
+	for _, work := range others {
+		working.Go(func() error { return work(ctx) })
+	}
+	working.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
 		}
+		return nil
 	})
 	s.log.Info("the case platform serves", "address", listener.Addr().String(), "relay_inside", !s.beside)
 	<-ctx.Done()
 	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = server.Shutdown(shutdown)
-	running.Wait()
-	if errors.Is(served, http.ErrServerClosed) {
-		served = nil
-	}
-	return errors.Join(err, served, carried)
+	return errors.Join(server.Shutdown(shutdown), working.Wait())
 }
 
 func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
