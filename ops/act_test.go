@@ -297,6 +297,7 @@ func TestTwoOperators(t *testing.T) {
 // A relay that takes the delivery first is not overtaken: the operator waits for its transaction, and is told.
 func TestTheRelayWasFaster(t *testing.T) {
 	b := newBox(t, schema.Postgres)
+	b.db.SetMaxIdleConns(4)
 	b.cursor("d", 100)
 	seen := b.broken("k", "FAILED", true)
 	tx, err := b.db.BeginTx(t.Context(), &sql.TxOptions{})
