@@ -31,8 +31,6 @@ const timeout = 20 * time.Second
 // Config is what the API works on. Only Ops is required.
 type Config struct {
 	Ops *ops.Ops
-	// Status is asked in the place of Ops.Status, so that an answer can be shared. Default Ops.Status.
-	Status func(context.Context) (ops.Status, error)
 	// Destinations are the names of the configuration: those that no relay has worked on yet are told as well.
 	Destinations []string
 	// Owner and Units are the name in leases and the units of this process's relay. Default: it has none.
@@ -49,9 +47,6 @@ type api struct{ Config }
 
 // New returns the API. It serves paths that begin with Prefix, to whoever package access has let in.
 func New(c Config) http.Handler {
-	if c.Status == nil {
-		c.Status = c.Ops.Status
-	}
 	if c.Units == nil {
 		c.Units = func() []relay.UnitStatus { return nil }
 	}

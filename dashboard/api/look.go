@@ -15,7 +15,7 @@ func (a *api) status(c *call) (any, error) {
 	if err := c.query().done(); err != nil {
 		return nil, err
 	}
-	now, err := a.Status(c.Context())
+	now, err := a.Ops.Status(c.Context())
 	return status{now, a.unstarted(now)}, err
 }
 
@@ -55,7 +55,7 @@ func (a *api) relays(c *call) (any, error) {
 	if err := c.query().done(); err != nil {
 		return nil, err
 	}
-	now, err := a.Status(c.Context())
+	now, err := a.Ops.Status(c.Context())
 	if err != nil {
 		return nil, err
 	}

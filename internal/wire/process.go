@@ -101,6 +101,9 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	if p.relay, err = relay.New(settings); err != nil {
 		return err
 	}
+	if err := p.background(ctx, c); err != nil {
+		return err
+	}
 	reconciled, err := p.watch(ctx, c)
 	if err != nil {
 		return err
@@ -108,7 +111,7 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	open := openHandler(telemetry.Readiness{
 		Units: p.relay.Status, Status: status, MaxPendingAge: time.Duration(c.Ready.MaxPendingAge),
 	}, metrics, kafka, reconciled)
-	handler, err := p.operators(ctx, c, contracts, status, newFacts(metrics, kafka), open)
+	handler, err := p.operators(ctx, c, contracts, newFacts(metrics, kafka), open)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/pillarbox-dev/pillarbox/dashboard/api"
 	"github.com/pillarbox-dev/pillarbox/dashboard/mask"
 	"github.com/pillarbox-dev/pillarbox/internal/config"
-	"github.com/pillarbox-dev/pillarbox/internal/telemetry"
 	"github.com/pillarbox-dev/pillarbox/ops"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -25,7 +24,7 @@ const operatorConnections = 4
 // operators adds the dashboard and the API to what is open to everybody. It reads every secret once, so that one that is missing
 // is known at the start.
 func (p *Process) operators(
-	ctx context.Context, c *config.Config, contracts *contract.Contracts, status *telemetry.StatusCache, known *facts, open http.Handler,
+	ctx context.Context, c *config.Config, contracts *contract.Contracts, known *facts, open http.Handler,
 ) (http.Handler, error) {
 	if !c.ServesDashboard() {
 		return open, nil
@@ -51,8 +50,8 @@ func (p *Process) operators(
 	})
 	p.beside = append(p.beside, pages.Run)
 	programs := api.New(api.Config{
-		Ops: look, Status: func(context.Context) (ops.Status, error) { return status.Get() }, Destinations: c.Names(), Owner: p.Owner,
-		Units: units, Mask: hidden, MaskOperators: c.Dashboard.MasksOperators(), Log: p.log,
+		Ops: look, Destinations: c.Names(), Owner: p.Owner, Units: units, Mask: hidden,
+		MaskOperators: c.Dashboard.MasksOperators(), Log: p.log,
 	})
 	mux := http.NewServeMux()
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
