@@ -46,7 +46,9 @@ func TestRelayBeside(t *testing.T) {
 	b.killService(service)
 	b.kafkaDown()
 	b.reconciled()
+	b.poison()
 	w.verdict()
+	b.archive()
 }
 
 // pillarbox runs a command, wants an exit status, and returns what it printed.
@@ -224,6 +226,87 @@ func (b *beside) reconciled() {
 	_, err = b.engine.Exec(b.Context(), `update workflow.outbox_inbox set consumer = $2 where event_id = $1`, event, consumerName)
 	must(b.T, err)
 	b.pillarbox(0, "reconcile", "-c", "pillarbox.yaml")
+}
+
+// poison is docs/runbooks/poison-event.md: an import script has written an event that breaks its contract. It is quarantined, what
+// comes after it for the same case waits, and no other case does. Repaired, both arrive, in order.
+func (b *beside) poison() {
+	b.Helper()
+	const payload = `{"caseId": "POISON-1", "tenantId": "registry", "status": "SUBMITTED", "version": 1}`
+	tx, err := b.cases.Begin(b.Context())
+	must(b.T, err)
+	defer tx.Rollback(context.Background())
+	for _, sql := range []string{
+		`insert into case_core.case_file (case_id, tenant_id, status, version) values ('POISON-1', 'registry', 'SUBMITTED', 1)`,
+		`insert into case_core.case_audit_log (case_id, version, action, actor, correlation_id)
+			values ('POISON-1', 1, 'CaseSubmitted', 'import', 'import-7')`,
+		`insert into integration.outbox_event (topic_name, partition_key, aggregate_type, aggregate_id, aggregate_version, event_type,
+				schema_ref, payload, dedup_key, headers)
+			values ('reg.case.lifecycle.v1', 'POISON-1', 'case', 'POISON-1', 1, 'CaseSubmitted',
+				'reg.case.lifecycle.CaseSubmitted.v1', '` + payload + `', 'CaseSubmitted/POISON-1/1', '{"correlationId": "import-7"}')`,
+	} {
+		_, err := tx.Exec(b.Context(), sql)
+		must(b.T, err)
+	}
+	must(b.T, tx.Commit(b.Context()))
+	answer, body := b.api.post("/cases/POISON-1/accept", ``, "Idempotency-Key", "accept-POISON-1")
+	if answer.StatusCode != http.StatusOK {
+		b.Fatalf("accept POISON-1: %d %s", answer.StatusCode, body)
+	}
+	status := func(dedupKey string) string {
+		return text(b.T, b.cases, `select concat_ws(' ', status, last_error_code) from integration.outbox_status where dedup_key = $1`, dedupKey)
+	}
+	within(b.T, time.Minute, "the poison is quarantined", func() bool {
+		return status("CaseSubmitted/POISON-1/1") == "QUARANTINED SCHEMA_INVALID"
+	})
+	b.handled(50) // nobody else waits
+	if got := status("CaseAccepted/POISON-1/2"); got != "PENDING" {
+		b.Errorf("the event behind the poison is %s, want PENDING", got)
+	}
+	id := text(b.T, b.cases, `select event_id from integration.outbox_event where dedup_key = 'CaseSubmitted/POISON-1/1'`)
+	for _, look := range [][]string{{"list", "--status", "QUARANTINED"}, {"show", id}} {
+		out := b.pillarbox(0, append([]string{"events", "-c", "pillarbox.yaml"}, look...)...)
+		if !strings.Contains(out, "POISON-1") || !strings.Contains(out, "SCHEMA_INVALID") {
+			b.Errorf("events %v does not show the poison:\n%s", look, out)
+		}
+	}
+
+	mended := filepath.Join(b.TempDir(), "payload.json")
+	repair := []string{"repair", "-c", "pillarbox.yaml", "lifecycle", id, "--payload", mended, "--reason", "the import left the time out"}
+	must(b.T, os.WriteFile(mended, []byte(strings.ReplaceAll(payload, "1}", `1, "submittedAt": "yesterday"}`)), 0o600))
+	b.pillarbox(1, repair...) // a repair is held to the contract too
+	must(b.T, os.WriteFile(mended, []byte(strings.ReplaceAll(payload, "1}", `1, "submittedAt": "2026-11-30T08:14:00Z"}`)), 0o600))
+	b.pillarbox(0, repair...)
+	within(b.T, time.Minute, "both have arrived", func() bool {
+		const told = `select count(*) from workflow.instance where business_key = 'POISON-1' and correlations = 1`
+		return number(b.T, b.engine, told) == 1 && status("CaseAccepted/POISON-1/2") == "PUBLISHED"
+	})
+	if out := b.pillarbox(0, "log", "-c", "pillarbox.yaml"); !strings.Contains(out, "the import left the time out") {
+		b.Errorf("the operators' log does not tell of the repair:\n%s", out)
+	}
+}
+
+// archive moves what was delivered out of the log. Not one event gets lost on the way, and what is held in quarantine stays.
+func (b *beside) archive() {
+	b.Helper()
+	const count = `select count(*) from integration.`
+	events := number(b.T, b.cases, count+"outbox_event")
+	b.pillarbox(0, "retention", "-c", "pillarbox.yaml")
+	if n := number(b.T, b.cases, count+"outbox_event_archive"); n > 0 {
+		b.Errorf("%d events are archived before their time", n)
+	}
+	at := b.changed("after: 30d", "after: 1s")
+	within(b.T, time.Minute, "all are old enough", func() bool {
+		b.pillarbox(0, "retention", "-c", at)
+		return number(b.T, b.cases, count+"outbox_event_archive") == events
+	})
+	if left, deliveries := number(b.T, b.cases, count+"outbox_event"), number(b.T, b.cases, count+"outbox_delivery_archive"); left > 0 || deliveries != events {
+		b.Errorf("%d events are left, and %d deliveries are archived, want 0 and %d", left, deliveries, events)
+	}
+	archived := text(b.T, b.cases, `select event_id from integration.outbox_event_archive where dedup_key = 'CaseAccepted/WIRE-1/2'`)
+	if out := b.pillarbox(0, "events", "-c", "pillarbox.yaml", "show", archived); !strings.Contains(out, "WIRE-1") {
+		b.Errorf("events show does not find it in the archive:\n%s", out)
+	}
 }
 
 func (b *beside) exec(sql string, args ...any) {
