@@ -60,6 +60,7 @@ func newTab(t *testing.T) *tab {
 		t.Fatal(err)
 	}
 	b.do(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}), call(runtime.Enable, cdp.Empty{}))
+	b.wear(looks[0])
 	return b
 }
 

@@ -14,7 +14,7 @@ import (
 // TestPages walks through all pages, at the width of a desk and of a telephone, in light and in dark. Nothing may go wrong in the
 // browser, nothing may stick out, and every text has to stand out from what is behind it.
 func TestPages(t *testing.T) {
-	r := newRig(t, "")
+	r := newRig(t, "consumers: [{destination: suppliers, inbox: {consumer: shipping}}]\n")
 	poison := r.story()
 	b := newTab(t)
 	paths := []string{
