@@ -14,8 +14,9 @@ import (
 //
 // It is called for settlements with deliveries, Published and Rows, and once for each that is committed: a settle that is
 // repeated because its answer was lost does not call it again, one that is rolled back (the lease was lost, the commit failed)
-// leaves nothing of it. So it need not be idempotent. It gets numbers: the event is found by outbox_event.seq, or the service's row by
-// a seq of its own. Of Rows it should care for the statuses it knows; PENDING and PUBLISHING say that nothing has happened yet.
+// leaves nothing of it. So it need not be idempotent. It gets numbers: the event is found by outbox_event.seq, or the
+// service's row by a seq of its own. Of Rows it should care for the statuses it knows; PENDING and PUBLISHING say that nothing
+// has happened yet.
 //
 // It must be quick, because the destination waits for it, and the lease is held meanwhile. It uses tx alone, and neither commits
 // nor rolls back. The connection has the settings of this package: its statements need an index to walk. An error rolls the

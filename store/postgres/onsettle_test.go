@@ -54,7 +54,9 @@ func TestOnSettleCommitsWithTheSettle(t *testing.T) {
 		destination := fmt.Sprint("d-", n)
 		lease := acquire(t, store, destination)
 		s := settlement(n)
-		s.Rows = []relay.Row{{Seq: 9998, Status: relay.StatusFailed, ErrorCode: "HTTP_503"}, {Seq: 9999, Status: relay.StatusQuarantined}}
+		s.Rows = []relay.Row{
+			{Seq: 9998, Status: relay.StatusFailed, ErrorCode: "HTTP_503"}, {Seq: 9999, Status: relay.StatusQuarantined},
+		}
 		for round := range 2 { // the second time somebody moved the cursor back
 			settled, err := store.Settle(t.Context(), lease, s)
 			if err != nil || settled.Bound == 0 {

@@ -13,8 +13,9 @@ import (
 //
 // It is called for settlements with deliveries, Published and Rows, and once for each that is committed: a settle that is
 // repeated because its answer was lost does not call it again, one that is rolled back (the lease was lost, the commit failed)
-// leaves nothing of it. So it need not be idempotent. It gets numbers: the event is found by outbox_event.seq, or the service's row by
-// a seq of its own. Of Rows it should care for the statuses it knows; PENDING and PUBLISHING say that nothing has happened yet.
+// leaves nothing of it. So it need not be idempotent. It gets numbers: the event is found by outbox_event.seq, or the
+// service's row by a seq of its own. Of Rows it should care for the statuses it knows; PENDING and PUBLISHING say that nothing
+// has happened yet.
 //
 // It must be quick, because it holds the write lock of the whole database, and the destination waits for it. It uses tx alone
 // (another connection would wait for that lock) and neither commits nor rolls back. An error rolls the whole settle back; it is
