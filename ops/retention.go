@@ -30,7 +30,7 @@ type RetentionConfig struct {
 	Destinations []string
 	// Chunk is how many events go in one transaction. Default 1,000, at most 10,000.
 	Chunk int
-	// Pause is the rest between two chunks. Default 50 ms; less than 0: none.
+	// Pause is the rest between two chunks, at least as long as the one before took. Default 50 ms; less than 0: none.
 	Pause time.Duration
 	// DryRun looks and counts, and deletes nothing.
 	DryRun bool

@@ -102,6 +102,7 @@ func (w *walk) to(rule int) int64 {
 func (w *walk) walk(ctx context.Context, rule int, after, to int64, save func(context.Context, int64) error) error {
 	w.position, w.saved = after, time.Now()
 	for w.position < to {
+		began := time.Now()
 		gone, err := w.chunk(ctx, rule, to)
 		if err != nil {
 			return fmt.Errorf("retention: behind number %d: %w%s", w.position, err, rightsHint(err))
@@ -121,7 +122,7 @@ func (w *walk) walk(ctx context.Context, rule int, after, to int64, save func(co
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(w.config.Pause):
+		case <-time.After(max(w.config.Pause, time.Since(began))): // a database that is slow now has other things to do
 		}
 	}
 	return nil
