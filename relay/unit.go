@@ -115,9 +115,8 @@ func checkLog(last, position int64, destination string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the cursor stands at %d, but the log's last number is %d. Was the table truncated with RESTART IDENTITY, "+
-		"or a partial backup restored? To start again at the beginning of the log: delete the rows of this "+
-		"destination from outbox_delivery, then set position = 0, in_flight_to = 0 and gaps empty in outbox_cursor "+
-		"where destination = '%s'", ErrLogReset, position, last, destination)
+		"or restored without the cursors? Stop the relays, run 'pillarbox reset-cursor %s --reason …', which sets outbox_cursor back "+
+		"and lets the destination begin the log again, and start them", ErrLogReset, position, last, destination)
 }
 
 func (u *unit) report(err error) {

@@ -1,0 +1,46 @@
+package ops_test
+
+import (
+	"testing"
+
+	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/outbox/schema"
+)
+
+// Rows below the number stay, and what is not visible below it may still commit.
+func TestResetCursorInTheMiddle(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(100, "a", 0)
+		b.cursor("d", 100)
+		b.cursor("other", 100)
+		b.deliveries(100, "PUBLISHED", 1)
+		b.exec("update outbox_delivery set status = 'FAILED' where seq in (10, 90)")
+		b.must(b.Pause(b.Context(), "d", ops.Action{By: "ann", Reason: "their release"}))
+		if b.dialect == schema.Postgres {
+			b.exec("update outbox_cursor set gaps = '{[5,7),[60,70)}'")
+		}
+		r, err := b.ResetCursor(b.Context(), "d", 51, ops.Action{By: "bob", Reason: "restored"})
+		b.must(err)
+		if want := (ops.CursorReset{From: 100, To: 50, Forgotten: 50}); r != want {
+			b.Errorf("reset = %+v, want %+v", r, want)
+		}
+		var left, open int
+		b.must(b.db.QueryRowContext(b.Context(), "select count(*), sum(case when status = 'FAILED' then 1 end) from outbox_delivery").Scan(&left, &open))
+		if left != 50 || open != 1 {
+			b.Errorf("%d rows are left, %d failed, want 50 and 1", left, open)
+		}
+		for _, d := range b.status().Destinations {
+			want := map[string]int64{"d": 50, "other": 100}[d.Destination]
+			if d.Position != want || d.LeaseOwner != "" || d.Paused != (d.Destination == "d") || d.Paused && d.PausedReason != "their release" {
+				b.Errorf("destination = %+v, want it at %d, and d paused as before", d, want)
+			}
+		}
+		if b.dialect == schema.Postgres {
+			var gaps string
+			b.must(b.db.QueryRowContext(b.Context(), "select gaps from outbox_cursor where destination = 'd'").Scan(&gaps))
+			if gaps != "{[5,7)}" {
+				b.Errorf("gaps = %s, want those below 51", gaps)
+			}
+		}
+	})
+}
