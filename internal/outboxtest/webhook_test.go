@@ -138,6 +138,7 @@ func TestWebhookTransaction(t *testing.T) {
 			{errHandler, 500, ""},
 			{webhook.TryAgain(0, errHandler), 503, ""},
 			{webhook.Malformed(errors.New("no case")), 400, `{"error":"no case"}`},
+			{webhook.Refuse(402, errors.New("no balance")), 402, `{"error":"no balance"}`},
 		} {
 			r.during = func(webhook.Delivery) error { return step.err }
 			r.want(t, "b", "{}", step.status, step.answer)

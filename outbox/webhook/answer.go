@@ -3,6 +3,7 @@ package webhook
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -28,6 +29,7 @@ const (
 	BadID           Reason = "bad_id"
 	OtherID         Reason = "other_id_in_body"
 	MalformedBody   Reason = "malformed_body" // as Handle says
+	Refused         Reason = "refused"        // as Handle says
 	InFlight        Reason = "in_flight"
 	DifferentBody   Reason = "different_body"
 	AskedToRetry    Reason = "asked_to_retry" // as Handle says
@@ -48,6 +50,23 @@ func TryAgain(after time.Duration, err error) error {
 // the error's text, so that it can be put right there.
 func Malformed(err error) error {
 	return &handlerError{err: err, status: http.StatusBadRequest, reason: MalformedBody}
+}
+
+// Refuse is what Handle returns when the event is understood and not wanted, now and later: a balance that is too low (402), an
+// aggregate that does not exist (404), a rule that it breaks (422). Everything is rolled back, the inbox's record included, so the
+// same event is handled if it is sent once more; the sender gets the status with the error's text, and a sender like the relay
+// quarantines it. Statuses that mean something else (401, 403, 405, 408, 409, 425, 429) and those outside 400 to 499 are answered
+// with 500.
+func Refuse(status int, err error) error {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestTimeout,
+		http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+	default:
+		if status >= 400 && status <= 499 {
+			return &handlerError{err: err, status: status, reason: Refused}
+		}
+	}
+	return fmt.Errorf("webhook.Refuse with status %d, which does not refuse one event for good: %w", status, err)
 }
 
 type handlerError struct {

@@ -258,7 +258,7 @@ func (r *receiver[T]) failed(err error) answer {
 		return r.inFlight(err)
 	case own == nil:
 		return answer{status: http.StatusInternalServerError, reason: HandlerFailed, err: err}
-	case own.status == http.StatusBadRequest:
+	case own.status < http.StatusInternalServerError:
 		return answer{status: own.status, reason: own.reason, err: err, text: own.Error()}
 	}
 	a := r.unavailable(own.reason, err)

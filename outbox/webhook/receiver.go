@@ -47,8 +47,8 @@ type Config[T any] struct {
 	// Begin begins the transaction of a delivery: outbox.BeginSQL(db, nil), outbox.BeginPgx(pool). READ COMMITTED is best.
 	Begin outbox.Begin[T]
 	// Handle handles an event, in tx, and neither commits nor rolls back. It is called once for each event that is committed.
-	// An error or a panic rolls everything back, the inbox's record included, and the sender tries again: see TryAgain and
-	// Malformed.
+	// An error or a panic rolls everything back, the inbox's record included, and the sender tries again: see TryAgain,
+	// Malformed and Refuse.
 	// The context ends when the sender hangs up.
 	Handle func(ctx context.Context, tx T, d Delivery) error
 
@@ -104,6 +104,7 @@ type Config[T any] struct {
 //	405 413 415               method, size, media type
 //	409, Retry-After          the same event is being handled
 //	422                       the id was seen with another body
+//	other 4xx                 Refuse
 //	500                       Handle returned any other error
 //	503, Retry-After          TryAgain; or the database or the secrets are not there
 func NewHandler[T any](c Config[T]) (http.Handler, error) {

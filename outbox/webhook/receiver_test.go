@@ -408,6 +408,12 @@ func TestHandlerAnswers(t *testing.T) {
 			func(r *receiving) { r.fail = func() error { return TryAgain(0, nil) } }, receiverSecret, 503, AskedToRetry, "60", "", "rolled back"},
 		"malformed": {nil, func(r *receiving) { r.fail = func() error { return Malformed(errors.New("caseId is missing")) } }, receiverSecret,
 			400, MalformedBody, "", `{"error":"caseId is missing"}`, "rolled back"},
+		"refused": {nil, func(r *receiving) {
+			r.fail = func() error { return fmt.Errorf("x: %w", Refuse(402, errors.New("no balance"))) }
+		},
+			receiverSecret, 402, Refused, "", `{"error":"no balance"}`, "rolled back"},
+		"refused with what is no refusal": {nil, func(r *receiving) { r.fail = func() error { return Refuse(429, broken) } }, receiverSecret,
+			500, HandlerFailed, "", "", "rolled back"},
 		"any error": {nil, func(r *receiving) { r.fail = func() error { return broken } }, receiverSecret, 500, HandlerFailed, "", "",
 			"rolled back"},
 		"guard in flight": {nil, func(r *receiving) { r.fail = func() error { return fmt.Errorf("x: %w", inbox.ErrInFlight) } }, receiverSecret,

@@ -1,7 +1,6 @@
 package supplier
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -28,7 +27,7 @@ func (s Supplier) misbehave(next http.Handler, counts *counts, started time.Time
 			return
 		}
 		a := &answer{header: http.Header{}}
-		next.ServeHTTP(a, r.WithContext(context.WithValue(r.Context(), answerKey{}, a)))
+		next.ServeHTTP(a, r)
 		if s.LoseEvery > 0 && a.status == http.StatusOK && counts.answers.Add(1)%s.LoseEvery == 0 {
 			panic(http.ErrAbortHandler) // the connection is cut
 		}
@@ -36,15 +35,12 @@ func (s Supplier) misbehave(next http.Handler, counts *counts, started time.Time
 	})
 }
 
-// answer holds an answer back until it is known whether it is sent, and as what.
+// answer holds an answer back until it is known whether it is sent.
 type answer struct {
-	header  http.Header
-	status  int
-	body    []byte
-	refused int // the status of a refusal; 0: none
+	header http.Header
+	status int
+	body   []byte
 }
-
-type answerKey struct{}
 
 func (a *answer) Header() http.Header    { return a.header }
 func (a *answer) WriteHeader(status int) { a.status = status }
@@ -55,10 +51,6 @@ func (a *answer) Write(b []byte) (int, error) {
 }
 
 func (a *answer) send(w http.ResponseWriter) {
-	if a.refused != 0 {
-		w.WriteHeader(a.refused)
-		return
-	}
 	for name, values := range a.header {
 		w.Header()[name] = values
 	}
@@ -66,16 +58,8 @@ func (a *answer) send(w http.ResponseWriter) {
 	_, _ = w.Write(a.body) // a sender that has hung up will ask again
 }
 
+// errRefused is told to the sender. What was refused is not in the inbox, and may be sent again when the tenant has paid.
 var errRefused = errors.New("refused")
-
-// refuse makes the answer a refusal. Its error rolls the transaction back: what was refused is not in the inbox, and may be sent
-// again when the tenant has paid.
-func refuse(ctx context.Context, status int) error {
-	if a, ok := ctx.Value(answerKey{}).(*answer); ok {
-		a.refused = status
-	}
-	return errRefused
-}
 
 // refuses returns the status with which a supplier refuses a body for good; 0: it takes it.
 func (s Supplier) refuses(body []byte) int {

@@ -146,7 +146,7 @@ func (s Supplier) webhook(k kind, db *sql.DB, box *inbox.Inbox, counts *counts, 
 		BodyID: func(body []byte) (string, error) { return field(body, k.id) },
 		Handle: func(ctx context.Context, tx *sql.Tx, d webhook.Delivery) error {
 			if status := s.refuses(d.Body); status != 0 {
-				return refuse(ctx, status)
+				return webhook.Refuse(status, errRefused)
 			}
 			key, err := field(d.Body, k.key)
 			if err != nil {
