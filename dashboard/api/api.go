@@ -7,6 +7,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,14 +163,19 @@ func wrongMethod(allowed []string) http.Handler {
 	})
 }
 
+// write answers. Payloads keep their text, white space apart.
 func write(w http.ResponseWriter, status int, contentType string, answer any) {
-	text, err := json.Marshal(answer)
-	if err != nil { // what the database holds as JSON is JSON
-		status, text = http.StatusInternalServerError, []byte(`{"status":500}`)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(answer); err != nil { // what the database holds as JSON is JSON
+		status = http.StatusInternalServerError
+		text.Reset()
+		text.WriteString(`{"status":500}`)
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text.Bytes())
 }
 
 // fail answers with the problem that an error is.

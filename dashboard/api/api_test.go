@@ -58,7 +58,10 @@ func (b *box) empty() {
 
 func (b *box) repairsPoison() {
 	b.Helper()
-	seq := b.poison("evt-1", `{ "customer": 1.0 }`, `{"tenant":"a"}`)
+	seq := b.poison("evt-1", `{ "customer": 1.0, "<&>": 1e2 }`, `{"tenant":"a"}`)
+	if got := b.send("GET", "/events/evt-1", "").Body.String(); !strings.Contains(got, `{"customer":1.0,"<&>":1e2}`) {
+		b.Errorf("the payload is shown as %s", got)
+	}
 	var list ops.DeliveryPage
 	b.call("GET", "/events?status=QUARANTINED&status=FAILED&destination=d&topic=ord*&last_error_code=HTTP_422&limit=5"+
 		"&since=2020-01-01T00:00:00Z&from_seq=1&event_type=OrderPlaced&partition_key=k&order=oldest", "", 200, &list)
