@@ -23,7 +23,7 @@ type planCase struct {
 const wantsNothing = `'[]', '[]', '[]', '', '', '', '', '', '', null, null`
 
 func planCases() []planCase {
-	return []planCase{
+	return append(jobPlanCases(), []planCase{
 		{"events_cursors", "'d', 5", 1},
 		{"events_open", "'d', 'QUARANTINED', 0, 1000000, 64", 64},
 		{"events_ledger", "'d', 0, 1000000, 64", 64},
@@ -44,7 +44,7 @@ func planCases() []planCase {
 		{"retry", "'d', 5", 1},
 		{"discard", "'d', 5", 1},
 		{"repair", "5, '{}', null, '{}'", 1},
-	}
+	}...)
 }
 
 // TestPlansTouchLittle runs each statement beside 30,000 events, deliveries and lines of the log, before there are statistics and
@@ -162,6 +162,7 @@ func TestSQLitePlans(t *testing.T) {
 			for _, line := range sqlitePlan(t, db, direction, c.statement) {
 				small := c.statement == "events_cursors" || // one row for each destination
 					strings.HasPrefix(c.statement, "archived_deliveries") && strings.Contains(line, "TEMP B-TREE") || // the same
+					c.statement == "job_open" && strings.Contains(line, "TEMP B-TREE") || // two lists that are bounded
 					c.statement == "deliveries" && strings.Contains(line, "TEMP B-TREE") // the numbers that were given
 				if bad.MatchString(line) && !small {
 					t.Errorf("%s %s: %s", c.statement, direction, line)

@@ -1,9 +1,12 @@
 -- Those of the events $1 (a JSON list of numbers) that every destination is done with: each has passed them, none has them in a
 -- gap, none of the ledgers $2 (a JSON list) has an unsettled row, no replay wants them. It is a statement of its own after the one
 -- that locks the events: a replay takes that lock before it touches a row, so nothing here can change before the commit.
+with passed as materialized (
+  select position, gaps from $schema.outbox_cursor order by destination, shard
+)
 select l.seq
   from (select value::bigint as seq from json_array_elements_text($1::json)) l
- where not exists (select from $schema.outbox_cursor c where l.seq > c.position or c.gaps @> l.seq)
+ where not exists (select from passed c where l.seq > c.position or c.gaps @> l.seq)
    and not exists (select from $schema.outbox_job j
                     where j.state in ('RUNNING', 'PAUSED') and j.kind = 'replay' and l.seq > j.position and l.seq <= j.to_seq)
    and not exists (select from $schema.outbox_delivery d

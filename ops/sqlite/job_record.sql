@@ -9,5 +9,3 @@ select ?3, ?4, ?1, l.value, e.event_id, ?5,
   from json_each(?2) l
   left join $schema.outbox_delivery d on d.destination = ?1 and d.seq = l.value
   left join $schema.outbox_event e on e.seq = l.value
- where true
- order by l.value

@@ -3,10 +3,9 @@
 -- commit.
 select l.value
   from json_each(?1) l
- where not exists (select 1 from $schema.outbox_cursor c where l.value > c.position)
+ where not exists (select 1 from $schema.outbox_cursor passed where l.value > passed.position)
    and not exists (select 1 from $schema.outbox_job j
                     where j.state in ('RUNNING', 'PAUSED') and j.kind = 'replay' and l.value > j.position and l.value <= j.to_seq)
    and not exists (select 1 from json_each(?2) ledger join $schema.outbox_delivery d
                        on d.destination = ledger.value and d.seq = l.value
                     where d.status not in ('PUBLISHED', 'DISCARDED') or d.next_attempt_at is not null)
- order by l.value
