@@ -39,6 +39,8 @@ type Config struct {
 	Owner string
 	// Units are those of this process's relay (relay.Relay.Status). Default: this process has none.
 	Units func() []relay.UnitStatus
+	// Endpoints lists where one destination goes. Default: what stands in outbox_endpoint (ops.Ops.Endpoints).
+	Endpoints func(ctx context.Context, destination string) ([]ops.Endpoint, error)
 	// Latencies are how long this process's reads and settles take.
 	Latencies func() []Latency
 	// Producers are the Kafka producers of this process.
@@ -97,6 +99,9 @@ func New(c Config) *Dashboard {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Endpoints == nil {
+		c.Endpoints = c.Ops.Endpoints
 	}
 	c.Base = strings.TrimSuffix(c.Base, "/")
 	if c.Access == nil {

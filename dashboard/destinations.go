@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,9 +14,53 @@ import (
 // destinationPage is one destination.
 type destinationPage struct {
 	destinationRow
-	Charts []titledChart
-	// Asked is what was typed as the reason of a pause that was refused.
-	Asked string
+	Charts    []titledChart
+	Endpoints []endpointRow
+	// More: there are more endpoints than are shown.
+	More bool
+}
+
+// endpointRow is an endpoint and how it is.
+type endpointRow struct {
+	ops.Endpoint
+	// Breaker is closed, open, paused, probing or draining; "": another relay knows.
+	Breaker string
+	Code    string // why it is not closed
+}
+
+// endpoints puts together the endpoints of a destination and what this process knows of their breakers. Those in trouble come first.
+func (d *Dashboard) endpoints(ctx context.Context, row destinationRow) ([]endpointRow, error) {
+	known, err := d.config.Endpoints(ctx, row.Destination)
+	if err != nil {
+		return nil, err
+	}
+	troubles := map[string]relay.EndpointStatus{}
+	for _, e := range row.Troubles {
+		troubles[e.Endpoint] = e
+	}
+	var rows []endpointRow
+	for _, e := range known {
+		r := endpointRow{Endpoint: e}
+		trouble, inTrouble := troubles[e.Endpoint]
+		switch {
+		case inTrouble:
+			r.Breaker, r.Code = trouble.State, trouble.Code
+			delete(troubles, e.Endpoint)
+		case row.Mine:
+			r.Breaker = "closed"
+		}
+		rows = append(rows, r)
+	}
+	for _, e := range troubles { // beyond those that are listed
+		rows = append(rows, endpointRow{Endpoint: ops.Endpoint{Endpoint: e.Endpoint, Enabled: true}, Breaker: e.State, Code: e.Code})
+	}
+	slices.SortStableFunc(rows, func(a, b endpointRow) int {
+		if (a.Code == "") != (b.Code == "") {
+			return cmp.Compare(b.Code, a.Code)
+		}
+		return cmp.Compare(a.Endpoint.Endpoint, b.Endpoint.Endpoint)
+	})
+	return rows, nil
 }
 
 // Title names the page.
@@ -33,7 +78,10 @@ func (d *Dashboard) destination(r *http.Request) (any, error) {
 	}
 	for _, row := range rows {
 		if row.Destination == r.PathValue("destination") {
-			return &destinationPage{destinationRow: row, Charts: d.charts(row.Destination)}, nil
+			page := &destinationPage{destinationRow: row, Charts: d.charts(row.Destination)}
+			page.Endpoints, err = d.endpoints(r.Context(), row)
+			page.More = len(page.Endpoints) >= ops.MaxEndpoints
+			return page, err
 		}
 	}
 	return nil, &statusError{http.StatusNotFound, "There is no such destination", "See the list of destinations."}

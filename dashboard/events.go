@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -44,7 +45,15 @@ func (d *Dashboard) list(r *http.Request, path string, restrict func(*ops.Filter
 		return l, nil
 	}
 	found, err := d.config.Ops.List(r.Context(), f, ops.Page{Limit: pageSize, After: query.Get("after")})
-	if err != nil {
+	var refused *ops.RefusedError
+	switch {
+	case errors.Is(err, ops.ErrUnknownDestination):
+		l.Filter.Problems = []string{"No relay has worked on the destination " + f.Destination + " yet: there is nothing to list."}
+		return l, nil
+	case errors.As(err, &refused):
+		l.Filter.Problems = strings.Split(refused.Why, "\n")
+		return l, nil
+	case err != nil:
 		return l, err
 	}
 	l.Deliveries, l.Pages = found.Deliveries, pagesOf(path, query, found.Next)

@@ -13,10 +13,12 @@ import (
 )
 
 // Limits on live pages: how many at once, how often each is looked at, and when a browser has to come again, so that a stream
-// that nobody reads any more does not stay for ever.
+// that nobody reads any more does not stay for ever. A page that takes the database long is looked at less often, so that no stream
+// costs more than a twentieth of a connection.
 const (
 	maxStreams  = 64
 	liveEvery   = 2 * time.Second
+	liveRest    = 20 // times what the last look took
 	streamTime  = 10 * time.Minute
 	writeTime   = 10 * time.Second // for one message
 	livePrefix  = "live-"          // of the templates that are sent again
@@ -65,7 +67,7 @@ func (d *Dashboard) fragments(name string, p page, into *fragments) error {
 // enough, or Run ends.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	target, err := url.ParseRequestURI(r.URL.Query().Get("page"))
-	if err != nil || len(r.URL.RawQuery) > maxLivePage || target.Host != "" || target.Path == "/live" {
+	if err != nil || len(r.URL.RawQuery) > maxLivePage || target.Host != "" || strings.HasPrefix(target.Path, "//") || target.Path == "/live" {
 		http.Error(w, "page has to be the address of a page of this dashboard.", http.StatusBadRequest)
 		return
 	}
@@ -83,10 +85,8 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	s := &stream{to: w, control: http.NewResponseController(w), sent: map[string]string{}}
 	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
 	defer cancel()
-	tick := time.NewTicker(liveEvery)
-	defer tick.Stop()
 	for {
-		into := &fragments{html: map[string]string{}}
+		into, start := &fragments{html: map[string]string{}}, time.Now()
 		again := r.Clone(context.WithValue(ctx, fragmentsKey{}, into))
 		again.URL, again.RequestURI = target, target.RequestURI()
 		d.pages.ServeHTTP(discard{h: http.Header{}}, again)
@@ -98,7 +98,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-d.ended:
 			return
-		case <-tick.C:
+		case <-time.After(max(liveEvery, liveRest*time.Since(start))):
 		}
 	}
 }

@@ -114,9 +114,14 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 // explain turns an error into one for people, and logs what is our own.
 func (d *Dashboard) explain(err error) *statusError {
 	var known *statusError
+	var refused *ops.RefusedError
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &refused):
+		return &statusError{http.StatusUnprocessableEntity, "That cannot be done", refused.Why}
+	case errors.Is(err, ops.ErrUnknownDestination):
+		return &statusError{http.StatusNotFound, "No relay has worked on this destination yet", "Start one with “pillarbox run”."}
 	case errors.Is(err, ops.ErrNotFound):
 		return &statusError{http.StatusNotFound, "There is nothing here",
 			"It may have been deleted by retention, or the address is not right."}

@@ -106,3 +106,16 @@ func TestInbox(t *testing.T) {
 }
 
 func ms(n int) ops.Seconds { return ops.Seconds(time.Duration(n) * time.Millisecond) }
+
+func TestEndpoints(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.exec(`insert into outbox_endpoint (destination, endpoint, url) values ('d', 'acme', 'https://user:word@acme.example/hook?key=secret')`)
+		b.exec(`insert into outbox_endpoint (destination, endpoint, url) values ('other', 'beta', 'https://beta.example')`)
+		got, err := b.Endpoints(t.Context(), "d")
+		b.must(err)
+		want := ops.Endpoint{Endpoint: "acme", Address: "https://acme.example", Enabled: true}
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+}

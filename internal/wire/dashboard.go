@@ -1,10 +1,15 @@
 package wire
 
 import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/dashboard"
+	"github.com/pillarbox-dev/pillarbox/internal/config"
 	"github.com/pillarbox-dev/pillarbox/internal/telemetry"
 	"github.com/pillarbox-dev/pillarbox/ops"
 )
@@ -44,6 +49,32 @@ func latency(destination, what string, s telemetry.Summary) dashboard.Latency {
 	seconds := func(ms float64) ops.Seconds { return ops.Seconds(telemetry.Millis(ms)) }
 	return dashboard.Latency{
 		Destination: destination, What: what, Count: s.Count, Mean: seconds(s.Mean), P50: seconds(s.P50), P99: seconds(s.P99),
+	}
+}
+
+// endpoints lists where one destination goes, out of the configuration or of the table.
+func endpoints(c *config.Config, look *ops.Ops) func(context.Context, string) ([]ops.Endpoint, error) {
+	return func(ctx context.Context, name string) ([]ops.Endpoint, error) {
+		destination := c.Destinations[name]
+		if destination.Kafka != nil {
+			return []ops.Endpoint{{Address: strings.Join(destination.Kafka.Brokers, ", "), Enabled: true}}, nil
+		}
+		h := destination.HTTP
+		switch {
+		case h == nil:
+			return nil, nil
+		case h.EndpointTable:
+			return look.Endpoints(ctx, name)
+		case len(h.Endpoints) == 0:
+			return []ops.Endpoint{{Address: ops.PlainAddress(h.URL.Reveal()), Enabled: true}}, nil
+		}
+		var all []ops.Endpoint
+		for _, endpoint := range slices.Sorted(maps.Keys(h.Endpoints)) {
+			all = append(all, ops.Endpoint{
+				Endpoint: endpoint, Address: ops.PlainAddress(h.Endpoints[endpoint].URL.Reveal()), Enabled: true,
+			})
+		}
+		return all, nil
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *Process) operators(
 	pages := dashboard.New(dashboard.Config{
 		Ops: look, Destinations: c.Names(), Owner: p.Owner, Units: units, Access: guard, Mask: hidden,
 		MaskOperators: c.Dashboard.MasksOperators(), Logger: p.log,
-		Latencies: known.latencies, Producers: known.producers, Consumers: consumers.look,
+		Latencies: known.latencies, Producers: known.producers, Consumers: consumers.look, Endpoints: endpoints(c, look),
 	})
 	p.beside = append(p.beside, pages.Run)
 	programs := api.New(api.Config{

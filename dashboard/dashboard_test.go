@@ -1,0 +1,245 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pillarbox-dev/pillarbox/dashboard/mask"
+	"github.com/pillarbox-dev/pillarbox/ops"
+)
+
+// TestEmptyStates: a page that has nothing to show says what would make it show something.
+func TestEmptyStates(t *testing.T) {
+	s := newSite(t, nil)
+	for path, want := range map[string]string{
+		"/":                          "Name one under destinations",
+		"/events":                    "The log is empty",
+		"/events?destination=d":      "No relay has worked on the destination d yet",
+		"/events?partition_key=k":    "Nothing fits this filter",
+		"/events?from_seq=x&since=y": "is no number of the log",
+		"/quarantine":                "Nothing is quarantined",
+		"/quarantine?topics=a":       "Nothing quarantined fits",
+		"/jobs":                      "No job yet",
+		"/jobs/new":                  "To which deliveries",
+		"/destinations":              "No destination yet",
+		"/relays":                    "No relay holds a lease",
+		"/kafka":                     "Nobody tells this dashboard of producers",
+		"/consumers":                 "Nobody tells this dashboard of consumers",
+		"/log":                       "Nobody has done anything yet",
+		"/log?seq=0":                 "is 1 or more",
+		"/database":                  "outbox_event",
+		"/tasks":                     "No task has run yet",
+	} {
+		status, body := s.get(path)
+		if status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: got %d, and no %q", path, status, want)
+		}
+	}
+	for path, want := range map[string]int{
+		"/nowhere": 404, "/events/17": 404, "/events/no-such-id": 404, "/jobs/3": 404, "/jobs/x": 404, "/destinations/d": 404,
+		"/events?after=nonsense": 400,
+	} {
+		status, body := s.get(path)
+		if status != want || !strings.Contains(body, "<h1>") {
+			t.Errorf("%s: got %d, want a page with %d", path, status, want)
+		}
+	}
+}
+
+// TestFull: the same pages when what the process knows is there.
+func TestFull(t *testing.T) {
+	s := newSite(t, func(c *Config) {
+		c.Destinations, c.Owner = []string{"d", "later"}, "me"
+		c.Producers = func() []Producer { return []Producer{{Destination: "d", Records: 7_000, Errors: 1}} }
+		c.Latencies = func() []Latency {
+			return []Latency{{Destination: "d", What: "settle", Count: 3, P50: ops.Seconds(1e6)}}
+		}
+		c.Consumers = func(context.Context) ([]Consumer, error) {
+			return []Consumer{{Destination: "d", Group: "billing", Known: true, Lag: 12_345, Problem: "half of it"}}, nil
+		}
+	})
+	seq := s.quarantined(event(`{"a":1}`))
+	for path, wants := range map[string][]string{
+		"/":               {"has a quarantined delivery", "is configured, and no relay has worked on it yet"},
+		"/kafka":          {"7,000", "&lt; 0.1 %"},
+		"/consumers":      {"12,345", "half of it"},
+		"/database":       {"≤ 1.0 ms"},
+		"/destinations/d": {"no relay", "Endpoints"},
+		"/relays":         {"Nobody works on d"},
+	} {
+		_, body := s.get(path)
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s has no %q", path, want)
+			}
+		}
+	}
+	if status, body := s.get(fmt.Sprintf("/find?event=%d", seq)); status != 200 || !strings.Contains(body, "number 1") {
+		t.Errorf("looking for event %d leads to %d", seq, status)
+	}
+}
+
+// TestNothingIsMarkup: what comes from producers, receivers and operators is text.
+func TestNothingIsMarkup(t *testing.T) {
+	s := newSite(t, nil)
+	evil := `"></textarea><script>alert(1)</script>`
+	e := event(`{"a":"<script>alert(2)</script></textarea><b>"}`)
+	e.Key, e.Headers = evil, map[string]string{"x": evil}
+	seq := s.quarantined(e)
+	s.must(s.ops.Pause(t.Context(), "d", ops.Action{By: evil, Reason: evil}))
+	for _, path := range []string{"/", "/events", "/quarantine", fmt.Sprint("/events/", seq), "/destinations/d", "/log",
+		"/events?partition_key=" + `%22%3E%3Cscript%3Ealert(1)%3C/script%3E`} {
+		_, body := s.get(path)
+		for _, tag := range []string{"<script>", "</textarea><script", "</textarea><b", "<b>customer"} {
+			if strings.Contains(body, tag) {
+				t.Errorf("%s holds %q as markup", path, tag)
+			}
+		}
+	}
+}
+
+var links = regexp.MustCompile(`(?:href|action|src|data-stream|formaction)="(/[^"]*)"`)
+
+// TestBase: mounted below a path, every link stays below it, and leads somewhere.
+func TestBase(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Base = "/outbox/" })
+	seq := s.quarantined(event(`{}`))
+	for _, path := range []string{"/outbox/", fmt.Sprint("/outbox/events/", seq), "/outbox/quarantine", "/outbox/jobs/new", "/outbox/destinations/d"} {
+		status, body := s.get(path)
+		found := links.FindAllStringSubmatch(body, -1)
+		if status != 200 || len(found) < 10 {
+			t.Fatalf("%s: got %d, and %d links", path, status, len(found))
+		}
+		for _, link := range found {
+			if !strings.HasPrefix(link[1], "/outbox/") {
+				t.Errorf("%s links to %s", path, link[1])
+			}
+		}
+	}
+	if status, _ := s.post(fmt.Sprintf("/outbox/events/%d/d/retry", seq), s.form(seq)); status != 200 || s.status(seq) != "PENDING" {
+		t.Errorf("a retry below a path: got %d, and the delivery is %s", status, s.status(seq))
+	}
+}
+
+// TestClosedByDefault: without a credential only this machine is let in, and no page of another site acts through its browser.
+func TestClosedByDefault(t *testing.T) {
+	s := newSite(t, nil)
+	seq := s.quarantined(event(`{}`))
+	if status, body := s.get("/", "Host", "evil.example"); status != http.StatusForbidden || strings.Contains(body, "Overview") {
+		t.Errorf("a foreign name in the Host header: got %d", status)
+	}
+	path := fmt.Sprintf("/events/%d/d/retry", seq)
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://evil.example"}} {
+		if status, _ := s.post(path, s.form(seq), headers...); status != http.StatusForbidden {
+			t.Errorf("a form of another site with %v: got %d", headers, status)
+		}
+	}
+	if got := s.status(seq); got != "QUARANTINED" {
+		t.Errorf("it is %s", got)
+	}
+}
+
+// TestMask: what is masked is in no page, and a repair never stores the mask.
+func TestMask(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Mask, c.MaskOperators = mask.New([]string{"iban", "x-card"}), true })
+	e := event(`{"iban":"DE02","amount":"one"}`)
+	e.Headers = map[string]string{"X-Card": "4111"}
+	seq := s.quarantined(e)
+	path := fmt.Sprint("/events/", seq)
+	if _, body := s.get(path); strings.Contains(body, "DE02") || strings.Contains(body, "4111") || !strings.Contains(body, "(masked)") {
+		t.Errorf("the page shows what is masked:\n%s", body)
+	}
+	headers := "{\n  \"X-Card\": \"(masked)\"\n}"
+	form := s.form(seq, "payload", `{"iban":"(masked)","amount":1}`, "headers", headers, "reason", "r")
+	if status, body := s.post(path+"/d/repair", form); status != http.StatusUnprocessableEntity || !strings.Contains(body, "/iban") {
+		t.Errorf("a repair that would store the mask: got %d", status)
+	}
+	form.Set("payload", `{"iban":"DE03","amount":1}`)
+	if status, _ := s.post(path+"/d/repair", form); status != 200 || s.status(seq) != "PENDING" {
+		t.Errorf("a repair with every value: got %d, and it is %s", status, s.status(seq))
+	}
+	detail, err := s.ops.Show(t.Context(), ops.EventRef{Seq: seq})
+	s.must(err)
+	if string(detail.Payload) != `{"iban":"DE03","amount":1}` || !strings.Contains(string(detail.Headers), "4111") {
+		t.Errorf("the event is %s with %s", detail.Payload, detail.Headers)
+	}
+	for _, page := range []string{path, "/log"} {
+		if _, body := s.get(page); strings.Contains(body, "DE02") || strings.Contains(body, "DE03") {
+			t.Errorf("the history of %s shows what is masked", page)
+		}
+	}
+}
+
+// TestForms: what cannot be done is told with the right status, and nothing is done.
+func TestForms(t *testing.T) {
+	s := newSite(t, nil)
+	seq := s.quarantined(event(`{"a":1}`))
+	path := fmt.Sprint("/events/", seq, "/d/")
+	job := "/jobs"
+	for name, c := range map[string]struct {
+		path   string
+		form   []string
+		status int
+		want   string
+	}{
+		"no version":             {path + "retry", []string{"version", ""}, 422, ""},
+		"an old version":         {path + "retry", []string{"version", "0.QUARANTINED.9.0"}, 409, "was quicker"},
+		"an unknown action":      {path + "burn", nil, 404, ""},
+		"an unknown destination": {fmt.Sprint("/events/", seq, "/e/retry"), nil, 404, ""},
+		"nothing changed":        {path + "repair", []string{"payload", "{\n  \"a\": 1\n}", "headers", "{\n  \"tenantId\": \"n\"\n}"}, 422, "are what they were"},
+		"broken headers":         {path + "repair", []string{"payload", "{\n  \"a\": 1\n}", "headers", `{"a": 1}`}, 422, "no flat object"},
+		"many, none picked":      {"/quarantine", []string{"do", "retry"}, 422, "pick at least one"},
+		"many, nothing chosen":   {"/quarantine", []string{"pick", "x"}, 422, "choose"},
+		"many, no reason":        {"/quarantine", []string{"do", "discard", "pick", "x"}, 422, "say why"},
+		"many, one that changed": {"/quarantine", []string{"do", "retry", "pick", fmt.Sprintf("d=d&s=%d&v=old", seq)}, 422, "0 of 1"},
+		"a job of nothing":       {job, []string{"kind", "retry", "destination", "none", "reason", "r"}, 422, "No relay has worked"},
+		"a job without a reason": {job, []string{"kind", "retry", "destination", "d"}, 422, "reason"},
+		"a pause without one":    {"/destinations/d/pause", nil, 422, "reason is missing"},
+		"a resume of what runs":  {"/destinations/d/resume", nil, 409, "It is not paused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := *s
+			s.T = t
+			status, body := s.post(c.path, s.form(seq, c.form...))
+			if status != c.status || !strings.Contains(body, c.want) {
+				t.Errorf("got %d, want %d with %q:\n%s", status, c.status, c.want, body)
+			}
+			if got := s.status(seq); got != "QUARANTINED" {
+				t.Errorf("it is %s", got)
+			}
+		})
+	}
+	if status, _ := s.post(path+"retry", s.form(seq, "payload", strings.Repeat("x", maxForm))); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a form that is too large: got %d", status)
+	}
+}
+
+// TestDatabaseGone: the page says so, and does not hang or show half of it.
+func TestDatabaseGone(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Logger = nil })
+	s.must(s.db.Close())
+	status, body := s.get("/")
+	if status != http.StatusInternalServerError || !strings.Contains(body, "could not be asked") {
+		t.Errorf("got %d:\n%s", status, body)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	d := newSite(t, func(c *Config) { c.Logger = nil }).board
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{fmt.Errorf("x: %w", ops.ErrNotFound), 404}, {ops.ErrBadPage, 400}, {context.DeadlineExceeded, 503}, {errors.New("x"), 500},
+		{&statusError{status: 418}, 418},
+	} {
+		if got := d.explain(c.err).status; got != c.want {
+			t.Errorf("%v: got %d, want %d", c.err, got, c.want)
+		}
+	}
+}
