@@ -15,7 +15,8 @@ import (
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"stats", `unknown command "stats": did you mean "status"?`},
-		{"frobnicate", `unknown command "frobnicate": known here: check, contract, demo, help, init, migrate, pause, resume, run, status, version`},
+		{"frobnicate", `unknown command "frobnicate": known here: check, contract, demo, discard, events, help, init, jobs, log, ` +
+			`migrate, pause, reconcile, repair, replay, reset-cursor, resume, retention, retry, run, status, version`},
 		{"status --jsn", `unknown flag: --jsn: did you mean "--json"?`},
 		{"status -x", `unknown shorthand flag: 'x' in -x: known here: --config, --help, --json`},
 		{"status extra", `'pillarbox status' takes no argument, and "extra" is one: see 'pillarbox status --help'`},
