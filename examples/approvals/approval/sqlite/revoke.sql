@@ -1,0 +1,5 @@
+update approval
+   set state = 'REVOKED', version = version + 1
+ where id = ?1 and state = 'APPROVED' and expires_at > cast(unixepoch('subsec') * 1000000 as integer)
+returning id, tenant, scope, binding_digest, state, threshold, votes, coalesce(request_digest, ''),
+          coalesce(superseded_by, ''), version, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
