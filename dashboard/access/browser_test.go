@@ -69,8 +69,8 @@ func acting(done *atomic.Int32) http.Handler {
 func evil(t *testing.T, target string) (address string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = fmt.Fprintf(w, `<!doctype html><title>evil</title><h1>evil</h1><form method="post" action="%s"><button>win</button></form>`,
-			target)
+		_, _ = fmt.Fprintf(w, `<!doctype html><title>evil</title><h1>evil</h1>
+			<form method="post" action="%s"><button>win</button></form>`, target)
 	}))
 	t.Cleanup(server.Close)
 	return named(server.URL, "evil.example")
@@ -82,7 +82,9 @@ func named(url, host string) string { return strings.Replace(url, "127.0.0.1", h
 // lets everybody on this machine in.
 func TestInABrowser(t *testing.T) {
 	g := newGate(t, "")
-	a := g.access(access.Config{Users: []access.Credential{{Name: "ops", Role: access.Operator, Secret: access.File(g.files["ops"])}}})
+	a := g.access(access.Config{Users: []access.Credential{
+		{Name: "ops", Role: access.Operator, Secret: access.File(g.files["ops"])},
+	}})
 	var done atomic.Int32
 	server := httptest.NewServer(a.Wrap(acting(&done)))
 	t.Cleanup(server.Close)
@@ -109,7 +111,8 @@ func TestInABrowser(t *testing.T) {
 	if text = steps(t, b, chromedp.Navigate(local.URL+"/"), chromedp.WaitReady("h1")); !strings.Contains(text, "by local operator") {
 		t.Fatalf("on this machine the page says %s", text)
 	}
-	text = steps(t, b, chromedp.Navigate(evil(t, local.URL+"/")), chromedp.Click("button"), chromedp.WaitReady("body:not(:has(button))"))
+	text = steps(t, b, chromedp.Navigate(evil(t, local.URL+"/")), chromedp.Click("button"),
+		chromedp.WaitReady("body:not(:has(button))"))
 	if done.Load() != 1 || !strings.Contains(text, "another site") {
 		t.Errorf("another site has acted on this machine's process: %s", text)
 	}

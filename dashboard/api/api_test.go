@@ -72,6 +72,11 @@ func (b *box) repairsPoison() {
 	if len(list.Deliveries) != 0 {
 		b.Errorf("another topic has %+v", list.Deliveries)
 	}
+	b.call("POST", fmt.Sprintf("/destinations/d/deliveries/%d/repair", b.poison("nothing", `{}`, `{}`)),
+		`{"version":"`+b.version("nothing")+`","payload":null}`, 200, nil)
+	if got := b.send("GET", "/events/nothing", "").Body.String(); !strings.Contains(got, `"payload":null`) {
+		b.Errorf("the payload null is shown as %s", got)
+	}
 	version := b.version("evt-1")
 	path := fmt.Sprintf("/destinations/d/deliveries/%d/repair", seq)
 	body := `{"version":"` + version + `","reason":"typo","payload":{ "customer" :  2.50 },"headers":{"tenant":"b"}}`

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"github.com/pillarbox-dev/pillarbox/dashboard/mask"
@@ -43,23 +44,24 @@ func (a *api) showEvent(c *call) (any, error) {
 }
 
 func masked(detail ops.EventDetail, m *mask.Mask) event {
-	if !m.Any() {
-		return event{EventDetail: detail}
-	}
 	detail.Payload, detail.PayloadBytes = m.JSON(detail.Payload), m.Bytes(detail.PayloadBytes)
 	detail.Headers = m.JSON(detail.Headers)
-	detail.History = maskedLog(detail.History, m)
-	return event{EventDetail: detail, Masked: true}
+	detail.History = shownLog(detail.History, m)
+	return event{EventDetail: detail, Masked: m.Any()}
 }
 
-// maskedLog hides what a repair has kept of payloads and headers. Bytes cannot be looked into, so they are hidden as a whole.
-func maskedLog(entries []ops.LogEntry, m *mask.Mask) []ops.LogEntry {
-	if !m.Any() {
-		return entries
+// shownLog hides what a repair has kept of payloads and headers. Bytes cannot be looked into, so they are hidden as a whole. What
+// there was nothing of before or after is left out.
+func shownLog(entries []ops.LogEntry, m *mask.Mask) []ops.LogEntry {
+	if m.Any() {
+		m = m.With("payload_bytes")
 	}
-	m = m.With("payload_bytes")
 	for i := range entries {
-		entries[i].Before, entries[i].After = m.JSON(entries[i].Before), m.JSON(entries[i].After)
+		for _, state := range []*json.RawMessage{&entries[i].Before, &entries[i].After} {
+			if *state = m.JSON(*state); string(*state) == "null" {
+				*state = nil
+			}
+		}
 	}
 	return entries
 }
@@ -74,6 +76,6 @@ func (a *api) listLog(c *call) (any, error) {
 		return nil, err
 	}
 	log, err := a.Ops.Log(c.Context(), filter, page)
-	log.Entries = maskedLog(log.Entries, a.maskFor(c.who))
+	log.Entries = shownLog(log.Entries, a.maskFor(c.who))
 	return log, err
 }
