@@ -2,10 +2,11 @@ package approval
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/google/uuid"
 
 	"github.com/pillarbox-dev/pillarbox/contract"
 	"github.com/pillarbox-dev/pillarbox/outbox"
@@ -19,7 +20,7 @@ type Config struct {
 	Events contract.Enqueuer
 	// Committed is told of each commit: the Wake of a relay in the same process. Default: nobody is.
 	Committed func()
-	// NewID makes the id of an event. Default: crypto/rand.Text.
+	// NewID makes the id of an event. Default: a UUID of version 7.
 	NewID func() string
 }
 
@@ -38,7 +39,7 @@ func New(c Config) (*Service, error) {
 		c.Committed = func() {}
 	}
 	if c.NewID == nil {
-		c.NewID = rand.Text
+		c.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
 	}
 	s, err := load(c.Dialect)
 	return &Service{c, s}, err
