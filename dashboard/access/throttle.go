@@ -35,15 +35,9 @@ func newThrottle() *throttle { return &throttle{accounts: map[netip.Addr]*accoun
 func (t *throttle) try(client netip.Addr, now time.Time, check func() bool) (ok bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	account := t.accounts[client]
-	if account == nil {
-		account = t.accounts[netip.Addr{}] // nil unless there were too many clients
-	}
-	if account != nil {
-		account.fill(now)
-		if account.left < 1 {
-			return false, time.Duration((1 - account.left) * float64(refill))
-		}
+	account := t.accountOf(client, now)
+	if account != nil && account.left < 1 {
+		return false, time.Duration((1 - account.left) * float64(refill))
 	}
 	if check() {
 		return true, 0
@@ -53,6 +47,24 @@ func (t *throttle) try(client netip.Addr, now time.Time, check func() bool) (ok 
 	}
 	account.left--
 	return false, 0
+}
+
+// accountOf returns the account of a client that has failed lately, filled up to now; nil: it has not. Those for whom there was
+// no room have the shared one, until that is full again.
+func (t *throttle) accountOf(client netip.Addr, now time.Time) *account {
+	if own := t.accounts[client]; own != nil {
+		own.fill(now)
+		return own
+	}
+	shared := t.accounts[netip.Addr{}]
+	if shared == nil {
+		return nil
+	}
+	if shared.fill(now); shared.left >= freeFailures {
+		delete(t.accounts, netip.Addr{})
+		return nil
+	}
+	return shared
 }
 
 func (a *account) fill(now time.Time) {

@@ -201,6 +201,27 @@ destinations: {suppliers: {http: {url: %q, allow_private: true}}}
 	}
 }
 
+// The example of docs/operations.md is one that runs.
+func TestExampleOfAccess(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, example := range blocks(string(text), "yaml") {
+		if strings.Contains(example, "dashboard:") {
+			found++
+			c := load(t, "database: {url: \"sqlite:///a.db\"}\ndestinations: {a: {http: {url: \"https://a.example\"}}}\n"+example, nil)
+			if !c.ServesDashboard() || len(c.Dashboard.Access().Tokens)+len(c.Dashboard.Access().Users) != 2 {
+				t.Errorf("it serves nobody: %s", c)
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("there are %d examples with a dashboard, want 1", found)
+	}
+}
+
 // until asks until the answer holds a text.
 func (s *served) until(path, token, want string) {
 	s.Helper()
