@@ -21,7 +21,8 @@ import (
 // no answer is sent again: so it always learns how it ended, and the record is complete.
 type client struct {
 	url  string
-	name string // begins the names of its cases
+	name string        // begins the names of its cases
+	rest time.Duration // between two cases, on average
 
 	mu         sync.Mutex
 	committed  []reckon.Written
@@ -44,7 +45,7 @@ func (c *client) run(ctx context.Context) error {
 		working.Go(func() {
 			for n := 0; ctx.Err() == nil && errs[i] == nil; n++ {
 				errs[i] = c.live(context.WithoutCancel(ctx), fmt.Sprintf("%s-%d-%d", c.name, i, n))
-				time.Sleep(rand.N(20 * time.Millisecond))
+				time.Sleep(rand.N(2 * c.rest))
 			}
 		})
 	}

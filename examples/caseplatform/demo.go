@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -42,6 +43,7 @@ type demo struct {
 
 const (
 	failEvery    = 15 // transactions
+	startTimeout = time.Minute
 	drainTimeout = time.Minute
 	mishapEvery  = 10 * time.Second // without a duration to divide
 )
@@ -85,15 +87,35 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if err = d.service.Start(); err != nil {
 		return err
 	}
+	if err = d.serves(); err != nil {
+		return err
+	}
 	if d.cases, err = openPool(ctx, d.database); err != nil {
 		return err
 	}
 	if d.engine, err = openPool(ctx, d.workflow); err != nil {
 		return err
 	}
-	d.client = &client{url: "http://" + d.listen, name: "CASE-" + rand.Text()[:6]}
+	d.client = &client{url: "http://" + d.listen, name: "CASE-" + rand.Text()[:6], rest: 10 * time.Millisecond}
 	d.flow, err = newWorkflow(ctx, d.engine, d.brokers, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	return err
+}
+
+// serves waits until the service does, or has ended because it cannot.
+func (d *demo) serves() error {
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err := d.service.Died(); err != nil {
+			return err
+		}
+		log, err := os.ReadFile(d.service.Log)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(log, []byte(servesMessage)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the service did not start within %v", startTimeout)
 }
 
 // serviceCommand is this program again. Addresses go by the environment, because they may hold a password.
@@ -120,7 +142,7 @@ func (d *demo) course(ctx context.Context) error {
 	defer watching.Wait()
 	watched, enough := context.WithCancel(context.WithoutCancel(ctx))
 	defer enough()
-	watching.Go(func() { d.watch(watched) })
+	watching.Go(func() { d.watch(watched, stop) })
 	mishaps := make(chan error, 1)
 	go func() {
 		err := d.mishaps(working)
@@ -249,13 +271,16 @@ func (d *demo) history(ctx context.Context) (all []reckon.Handled, err error) {
 	return all, err
 }
 
-// watch says now and then how things stand.
-func (d *demo) watch(ctx context.Context) {
+// watch says now and then how things stand. When the service has ended by itself it stops the clients; the drain tells why.
+func (d *demo) watch(ctx context.Context, stop func()) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(2 * time.Second):
+		}
+		if d.service.Died() != nil {
+			stop()
 		}
 		committed, rolledBack, _ := d.client.record()
 		stats := d.flow.Stats()

@@ -32,7 +32,7 @@ import (
 const usage = `The case platform: it accepts cases and tells a workflow engine through Kafka.
 
   go run ./examples/caseplatform [flags]            the whole story, on this machine; ends with a reckoning
-    --duration 20s     how long clients work; without it until Ctrl-C
+    --duration 20s     how long clients work; 0: until Ctrl-C
     --json             the reckoning as one JSON object
     --listen ADDRESS   where the service and the dashboard are served; default 127.0.0.1:8071
     --database URL     PostgreSQL of the service; without it one is started
@@ -119,7 +119,7 @@ func (f *flags) parse(args []string) error {
 
 func runDemo(ctx context.Context, args []string, out, errOut io.Writer) error {
 	f := newFlags()
-	duration := f.Duration("duration", 0, "")
+	duration := f.Duration("duration", 20*time.Second, "")
 	asJSON := f.Bool("json", false, "")
 	if err := f.parse(args); err != nil {
 		return err

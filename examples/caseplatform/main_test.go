@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/internal/cli"
+	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 	"github.com/pillarbox-dev/pillarbox/relay"
 	"github.com/pillarbox-dev/pillarbox/relay/relaytest"
 )
@@ -185,7 +187,9 @@ func freeAddress(t *testing.T) string {
 // The whole story, as somebody sees it who has just cloned the repository: it brings its servers, kills its service twice and its
 // broker once, keeps every promise, and says so in these keys.
 func TestDemo(t *testing.T) {
-	p := start(t, asCasePlatform, nil, "--duration", "8s", "--json", "--listen", freeAddress(t))
+	address := freeAddress(t)
+	p := start(t, asCasePlatform, nil, "--duration", "8s", "--json", "--listen", address)
+	within(t, time.Minute, "the dashboard shows the destination", func() bool { return shows(address, destinationName) })
 	if code := p.wait(90 * time.Second); code != 0 {
 		t.Errorf("exit status %d, want 0", code)
 	}
@@ -207,6 +211,30 @@ func TestDemo(t *testing.T) {
 		if !strings.Contains(p.logged(), want) {
 			t.Errorf("the story lacks %q", want)
 		}
+	}
+}
+
+// shows tells whether the page at an address says something.
+func shows(address, what string) bool {
+	answer, err := http.Get("http://" + address + "/")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	page, err := io.ReadAll(answer.Body)
+	return err == nil && answer.StatusCode == http.StatusOK && bytes.Contains(page, []byte(what))
+}
+
+// A service that cannot listen says what to do, and ends.
+func TestTakenAddress(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close()
+	var out, errOut bytes.Buffer
+	code := run([]string{"service", "--listen", taken.Addr().String(), "--database", pgtest.Database(t), "--brokers", "127.0.0.1:1"},
+		&out, &errOut)
+	if code != 1 || !strings.Contains(errOut.String(), "choose another address with --listen") {
+		t.Errorf("exit status %d, want 1 and a hint; it says:\n%s", code, errOut.String())
 	}
 }
 

@@ -32,6 +32,9 @@ type service struct {
 	withRelay    func(*relay.Config)
 }
 
+// servesMessage is logged when the service takes requests.
+const servesMessage = "the case platform serves"
+
 func newService(s settings, log *slog.Logger) *service {
 	return &service{
 		settings: s, log: log,
@@ -109,7 +112,7 @@ func (s *service) serve(ctx context.Context, pages http.Handler, others ...func(
 		}
 		return nil
 	})
-	s.log.Info("the case platform serves", "address", listener.Addr().String(), "relay_inside", !s.beside)
+	s.log.Info(servesMessage, "address", listener.Addr().String(), "relay_inside", !s.beside)
 	<-ctx.Done()
 	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

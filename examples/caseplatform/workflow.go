@@ -57,7 +57,7 @@ func newWorkflow(ctx context.Context, pool *pgxpool.Pool, brokers []string, log 
 	w := &workflow{inbox: box, log: log}
 	return kafka.New(kafka.Config[pgx.Tx]{
 		Brokers: brokers, Topics: []string{lifecycleTopic}, Group: consumerName,
-		Inbox: box, Begin: outbox.BeginPgx(pool), Handle: w.handle, SameBody: samePayload, Log: log,
+		Inbox: box, Begin: outbox.BeginPgx(pool), Handle: w.handle, SameBody: samePayload, Batch: 50, Log: log,
 	})
 }
 

@@ -61,7 +61,7 @@ func (w *world) consume() {
 // work lets clients work until stop is called. While there is no service they wait for it.
 func (w *world) work() {
 	w.Helper()
-	w.client = &client{url: "http://" + w.listen, name: "CASE-" + rand.Text()[:6]}
+	w.client = &client{url: "http://" + w.listen, name: "CASE-" + rand.Text()[:6], rest: 50 * time.Millisecond}
 	working, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.client.run(working) }()
