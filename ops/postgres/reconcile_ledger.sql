@@ -6,11 +6,12 @@ with chunk as materialized (
    where destination = $1 and seq > $2 and seq <= $3
    order by seq
    limit $4)
-select c.seq, c.status, 0 as looked
-  from chunk c
-  left join lateral (select seq from $schema.outbox_event where seq = c.seq limit 1) e on true
+select chunk.seq, chunk.status, 0 as looked
+  from chunk
+  left join lateral (select seq from $schema.outbox_event where seq = chunk.seq limit 1) e on true
+  left join lateral (select seq from $schema.outbox_event_archive where seq = chunk.seq limit 1) a on e.seq is null
  where e.seq is null
-   and c.status <> 'DISCARDED'
-   and not exists (select from $schema.outbox_event_archive where seq = c.seq)
+   and a.seq is null
+   and chunk.status <> 'DISCARDED'
 union all
 select coalesce(max(seq), 0), '', count(*) from chunk

@@ -6,13 +6,13 @@ with chunk as materialized (
    where seq > $2 and seq <= $3
    order by seq
    limit $4)
-select c.seq, c.event_id, c.topic_name, c.event_type, 0 as looked
-  from chunk c
-  left join lateral (select seq from $schema.outbox_delivery where destination = $1 and seq = c.seq limit 1) d on true
+select chunk.seq, chunk.event_id, chunk.topic_name, chunk.event_type, 0 as looked
+  from chunk
+  left join lateral (select seq from $schema.outbox_delivery where destination = $1 and seq = chunk.seq limit 1) d on true
  where d.seq is null
    and ($5 = '[]' or exists (
          select from json_array_elements_text($5::text::json) as pattern
-          where c.topic_name like
+          where chunk.topic_name like
                 replace(replace(replace(replace(pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')))
 union all
 select coalesce(max(seq), 0), '', '', '', count(*) from chunk

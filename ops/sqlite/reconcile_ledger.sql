@@ -6,11 +6,11 @@ with chunk as materialized (
    where destination = $1 and seq > $2 and seq <= $3
    order by seq
    limit $4)
-select c.seq, c.status, 0 as looked
-  from chunk c
-  left join $schema.outbox_event e on e.seq = c.seq
+select chunk.seq, chunk.status, 0 as looked
+  from chunk
+  left join $schema.outbox_event e on e.seq = chunk.seq
  where e.seq is null
-   and c.status <> 'DISCARDED'
-   and not exists (select 1 from $schema.outbox_event_archive a where a.seq = c.seq)
+   and chunk.status <> 'DISCARDED'
+   and not exists (select 1 from $schema.outbox_event_archive a where a.seq = chunk.seq)
 union all
 select coalesce(max(seq), 0), '', count(*) from chunk

@@ -6,12 +6,12 @@ with chunk as materialized (
    where seq > $2 and seq <= $3
    order by seq
    limit $4)
-select c.seq, c.event_id, c.topic_name, c.event_type, 0 as looked
-  from chunk c
-  left join $schema.outbox_delivery d on d.destination = $1 and d.seq = c.seq
+select chunk.seq, chunk.event_id, chunk.topic_name, chunk.event_type, 0 as looked
+  from chunk
+  left join $schema.outbox_delivery d on d.destination = $1 and d.seq = chunk.seq
  where d.seq is null
    and ($5 = '[]' or exists (
          select 1 from json_each($5) as pattern
-          where c.topic_name glob replace(replace(pattern.value, '[', '[[]'), '?', '[?]')))
+          where chunk.topic_name glob replace(replace(pattern.value, '[', '[[]'), '?', '[?]')))
 union all
 select coalesce(max(seq), 0), '', '', '', count(*) from chunk
