@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -73,6 +74,16 @@ type Seconds time.Duration
 // MarshalJSON prints seconds with milliseconds.
 func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(time.Duration(s).Milliseconds()) / 1000)
+}
+
+// UnmarshalJSON reads what MarshalJSON prints.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	var seconds float64
+	if err := json.Unmarshal(text, &seconds); err != nil {
+		return err
+	}
+	*s = Seconds(time.Duration(math.Round(seconds*1000)) * time.Millisecond)
+	return nil
 }
 
 // Status looks at all destinations, on one snapshot. It is cheap however much is pending: it counts up to a limit and estimates
