@@ -65,7 +65,7 @@ func load(dialect schema.Dialect, schemaName string) (q queries, err error) {
 	if dialect == schema.Postgres { // SQLite has no gaps, and no planner that changes its mind
 		q.isolation = sql.LevelRepeatableRead
 		q.change = sql.LevelReadCommitted
-		texts["gaps"], texts["plan"] = &q.gaps, &q.plan
+		texts["gaps"], texts["plan"], texts["retention_lazy"] = &q.gaps, &q.plan, &q.retention.lazy
 	}
 	maps.Copy(texts, q.task.files())
 	maps.Copy(texts, q.seqAt.files())

@@ -22,6 +22,7 @@ type walk struct {
 	ledgers string    // a JSON list
 	// position is how far the last stretch was gone through.
 	position int64
+	reach    int // how many rows the next look takes: more where less is to be taken away
 	saved    time.Time
 }
 
@@ -31,7 +32,7 @@ func (o *Ops) newWalk(ctx context.Context, c RetentionConfig) (*walk, error) {
 	if err := refuse(c.problems()); err != nil {
 		return nil, err
 	}
-	w := &walk{Ops: o, config: c, began: time.Now(), ends: make([]int64, len(c.Rules))}
+	w := &walk{Ops: o, config: c, began: time.Now(), ends: make([]int64, len(c.Rules)), reach: c.Chunk}
 	if err := w.open(ctx); err != nil {
 		return nil, fmt.Errorf("retention: %w%s", err, rightsHint(err))
 	}
@@ -141,6 +142,11 @@ func (w *walk) chunk(ctx context.Context, rule int, to int64) (gone bool, err er
 		return false, err
 	}
 	defer tx.Rollback() // after a commit it does nothing
+	if lazy := w.queries.retention.lazy; lazy != "" {
+		if _, err := tx.ExecContext(ctx, lazy); err != nil {
+			return false, err
+		}
+	}
 	found, position, err := w.look(ctx, tx, rule, to)
 	if err != nil {
 		return false, fmt.Errorf("look at the log: %w", err)
@@ -163,7 +169,7 @@ func (w *walk) chunk(ctx context.Context, rule int, to int64) (gone bool, err er
 
 // look finds the next events that are old enough, at most a chunk, and how far it has looked.
 func (w *walk) look(ctx context.Context, tx *sql.Tx, rule int, to int64) (found []old, position int64, err error) {
-	rows, err := tx.QueryContext(ctx, w.queries.retention.look, w.position, to, retentionLook)
+	rows, err := tx.QueryContext(ctx, w.queries.retention.look, w.position, to, w.reach)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -182,12 +188,14 @@ func (w *walk) look(ctx context.Context, tx *sql.Tx, rule int, to int64) (found 
 			continue
 		}
 		if found = append(found, old{seq, mine}); len(found) == w.config.Chunk {
+			w.reach = w.config.Chunk
 			return found, position, nil
 		}
 	}
-	if seen < retentionLook {
+	if seen < w.reach {
 		position = to
 	}
+	w.reach = max(min(2*w.reach, retentionLook), w.config.Chunk)
 	return found, position, rows.Err()
 }
 
