@@ -72,19 +72,15 @@ func (i *inboxComparison) look(ctx context.Context, after, to int64) (seen []sig
 }
 
 func (i *inboxComparison) published(ctx context.Context, after, to int64) (due []publication, open []sighting, through int64, err error) {
-	rows, err := i.db.QueryContext(ctx, i.queries.published, i.check.Destination, after, to, reconcileChunk)
-	if err != nil {
-		return nil, nil, after, err
-	}
-	defer rows.Close()
 	wait := cmp.Or(i.check.After, DefaultAfter)
 	looked, last := int64(0), after
-	for rows.Next() {
+	args := []any{i.check.Destination, after, to, reconcileChunk}
+	err = i.read(ctx, i.queries.published, args, func(scan func(...any) error) error {
 		var p publication
 		var status relay.Status
 		var micros int64
-		if err := rows.Scan(&p.seq, &status, &p.id, &p.topic, &p.event, &micros); err != nil {
-			return nil, nil, after, err
+		if err := scan(&p.seq, &status, &p.id, &p.topic, &p.event, &micros); err != nil {
+			return err
 		}
 		p.age = time.Duration(micros) * time.Microsecond
 		looked, last = looked+1, p.seq
@@ -95,8 +91,9 @@ func (i *inboxComparison) published(ctx context.Context, after, to int64) (due [
 		default:
 			due = append(due, p)
 		}
-	}
-	return due, open, reached(last, looked, to), rows.Err()
+		return nil
+	})
+	return due, open, reached(last, looked, to), err
 }
 
 // ask returns which of the events the consumer has handled.

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 )
@@ -56,16 +57,12 @@ func (r *reconciliation) compare(ctx context.Context, name string, c *reconcileC
 // lookAtLog finds events that the destination wants and has neither settled nor parked.
 func (r *reconciliation) lookAtLog(destination string, c *reconcileCursor) look {
 	return func(ctx context.Context, after, to int64) (seen []sighting, through int64, err error) {
-		rows, err := r.db.QueryContext(ctx, r.queries.log, destination, after, to, reconcileChunk, c.topics)
-		if err != nil {
-			return nil, after, err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		args := []any{destination, after, to, reconcileChunk, c.topics}
+		err = r.read(ctx, r.queries.log, args, func(scan func(...any) error) error {
 			var seq, looked int64
 			var id, topic, event string
-			if err := rows.Scan(&seq, &id, &topic, &event, &looked); err != nil {
-				return nil, after, err
+			if err := scan(&seq, &id, &topic, &event, &looked); err != nil {
+				return err
 			}
 			switch {
 			case id == "":
@@ -76,35 +73,48 @@ func (r *reconciliation) lookAtLog(destination string, c *reconcileCursor) look 
 					"event_type": event,
 				}})
 			}
-		}
-		return seen, through, rows.Err()
+			return nil
+		})
+		return seen, through, err
 	}
 }
 
 // lookAtLedger finds rows whose event is gone.
 func (r *reconciliation) lookAtLedger(destination string) look {
 	return func(ctx context.Context, after, to int64) (seen []sighting, through int64, err error) {
-		rows, err := r.db.QueryContext(ctx, r.queries.ledger, destination, after, to, reconcileChunk)
-		if err != nil {
-			return nil, after, err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		args := []any{destination, after, to, reconcileChunk}
+		err = r.read(ctx, r.queries.ledger, args, func(scan func(...any) error) error {
 			var seq, looked int64
 			var status string
-			if err := rows.Scan(&seq, &status, &looked); err != nil {
-				return nil, after, err
+			if err := scan(&seq, &status, &looked); err != nil {
+				return err
 			}
 			if status == "" {
 				through = reached(seq, looked, to)
-				continue
+				return nil
 			}
 			seen = append(seen, sighting{seq, map[string]any{
 				"problem": "its event is gone", "destination": destination, "seq": seq, "status": status,
 			}})
-		}
-		return seen, through, rows.Err()
+			return nil
+		})
+		return seen, through, err
 	}
+}
+
+// read reads one chunk, through the indexes: see plan.sql.
+func (r *reconciliation) read(ctx context.Context, query string, args []any, take func(scan func(...any) error) error) error {
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if plan := r.Ops.queries.plan; plan != "" {
+		if _, err := tx.ExecContext(ctx, plan); err != nil {
+			return err
+		}
+	}
+	return each(ctx, tx, query, args, take)
 }
 
 // reached is how far a chunk has come: to the end when it was not full.

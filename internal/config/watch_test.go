@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -103,5 +104,38 @@ heartbeats:
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("problems:\n%v\nwant %q among them", err, want)
 		}
+	}
+}
+
+// The examples of the documents are configurations, and their expressions do what the text says.
+func TestWatchingExamples(t *testing.T) {
+	text, err := os.ReadFile("../../docs/watching.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	if len(blocks) < 2 {
+		t.Fatalf("%d examples, want 2", len(blocks))
+	}
+	whole := "database: {url: \"postgres://a@h/b\"}\ndestinations: {events: {kafka: {brokers: [\"k:9092\"]}}}\n"
+	for _, block := range blocks {
+		example, _, _ := strings.Cut(block, "```")
+		whole += example
+	}
+	c, err := Parse("watching.md", []byte(whole), noVariables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Reconcile.Queries) != 1 || len(c.Reconcile.Inboxes) != 1 || len(c.Heartbeats) != 1 {
+		t.Errorf("the examples give %+v and %+v", c.Reconcile, c.Heartbeats)
+	}
+	beat, err := c.Heartbeats[0].Ops()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := ops.HeartbeatCounts{IntervalStart: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), ByType: map[string]int64{}}
+	got, err := beat.Payload(counts)
+	if want := `{"accepted":0,"date":"2026-01-02","status":"NOTHING_TO_REPORT"}`; err != nil || string(got) != want {
+		t.Errorf("payload = %s, %v, want %s", got, err, want)
 	}
 }
