@@ -14,8 +14,8 @@ import (
 // Retry sets a delivery that is FAILED or QUARANTINED going again, from its first attempt; a running relay takes it within a
 // second. It returns the delivery as it is now.
 //
-// The error is a *ConflictError when it has changed since the operator looked, a *RefusedError when a retry makes no sense for it,
-// and ErrNotFound when there is no such delivery.
+// The error is a *ConflictError when it has changed since the operator looked, a *RefusedError when a retry makes no sense for
+// it, and ErrNotFound when there is no such delivery.
 func (o *Ops) Retry(ctx context.Context, t Target, a Action) (Delivery, error) {
 	return o.act(ctx, "retry", t, a, func(ctx context.Context, s *act) error {
 		if err := s.retryable(); err != nil {
@@ -28,8 +28,8 @@ func (o *Ops) Retry(ctx context.Context, t Target, a Action) (Delivery, error) {
 	})
 }
 
-// Discard gives a delivery up that is FAILED or QUARANTINED, or PENDING with a row in the ledger. What waits behind it goes on. The
-// errors are those of Retry.
+// Discard gives a delivery up that is FAILED or QUARANTINED, or PENDING with a row in the ledger. What waits behind it goes on.
+// The errors are those of Retry.
 func (o *Ops) Discard(ctx context.Context, t Target, a Action) (Delivery, error) {
 	return o.act(ctx, "discard", t, a, func(ctx context.Context, s *act) error {
 		switch s.was.Status {
@@ -78,7 +78,8 @@ func (o *Ops) actTexts() (t actTexts, err error) {
 // Of two operators the second one waits for the lock, and then sees what the first one has made of it. A relay that has taken the
 // delivery meanwhile has changed its status; one that comes later waits in turn, and finds another status than the one that it
 // wanted to take.
-func (o *Ops) act(ctx context.Context, action string, t Target, a Action, do func(context.Context, *act) error) (Delivery, error) {
+func (o *Ops) act(ctx context.Context, action string, t Target, a Action,
+	do func(context.Context, *act) error) (Delivery, error) {
 	failed := func(err error) (Delivery, error) {
 		return Delivery{}, fmt.Errorf("%s event %d to %s: %w", action, t.Seq, t.Destination, err)
 	}
@@ -130,8 +131,8 @@ func (t Target) problems(a Action) (problems []error) {
 		problems = append(problems, errors.New("no delivery is named: give the destination, and the number of the event"))
 	}
 	if t.Version == "" {
-		problems = append(problems, errors.New("the version is missing: look at the delivery first, and give the version that you saw. "+
-			"What has none waits in the log: pause the destination to hold it back"))
+		problems = append(problems, errors.New("the version is missing: look at the delivery first, and give the version that "+
+			"you saw. What has none waits in the log: pause the destination to hold it back"))
 	}
 	return problems
 }

@@ -66,7 +66,8 @@ type looking struct {
 }
 
 // lookAtDeliveries returns what the numbers are to the destination, in their order.
-func lookAtDeliveries(ctx context.Context, tx *sql.Tx, query, destination string, seqs []int64, l looking) (all []Delivery, err error) {
+func lookAtDeliveries(ctx context.Context, tx *sql.Tx, query, destination string, seqs []int64, l looking) (
+	all []Delivery, err error) {
 	args := []any{destination, jsonList(seqs), l.rows, jsonList(l.Statuses), jsonList(l.Topics), jsonList(l.topics),
 		l.Key, l.AggregateType, l.AggregateID, l.EventType, l.ErrorCode, l.Endpoint, micros(l.Since), micros(l.Until), l.limit}
 	err = each(ctx, tx, query, args, func(scan func(...any) error) error {

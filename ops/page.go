@@ -33,7 +33,8 @@ func (p Page) direction() string {
 
 func (p Page) problems() (problems []error) {
 	if p.Limit < 0 || p.Limit > MaxPage {
-		problems = append(problems, fmt.Errorf("a page cannot have %d entries: ask for 1 to %d, or 0 for %d", p.Limit, MaxPage, defaultPage))
+		problems = append(problems, fmt.Errorf("a page cannot have %d entries: ask for 1 to %d, or 0 for %d",
+			p.Limit, MaxPage, defaultPage))
 	}
 	return problems
 }
@@ -81,8 +82,8 @@ func refuse(problems []error) error {
 	return &RefusedError{Why: errors.Join(problems...).Error()}
 }
 
-// place is where a list goes on: with the first entry that was not looked at. Entries are in the order of their numbers, and those
-// of one number in the order of their destinations.
+// place is where a list goes on: with the first entry that was not looked at. Entries are in the order of their numbers, and
+// those of one number in the order of their destinations.
 type place struct {
 	Seq         int64  `json:"s"`
 	Destination string `json:"d,omitempty"`

@@ -23,10 +23,10 @@ func (o *Ops) WithContract(check func(*relay.Event) *relay.Outcome) *Ops {
 	return &with
 }
 
-// Repair gives an event another payload, other headers or both, and sets the delivery going again, in one transaction. The delivery
-// has to be FAILED or QUARANTINED. The event is the same for all destinations, so whoever delivers it from now on gets the new one;
-// what another destination was sent before stays as it was, and Show tells. The operators' log keeps the old payload and headers
-// beside the new ones.
+// Repair gives an event another payload, other headers or both, and sets the delivery going again, in one transaction. The
+// delivery has to be FAILED or QUARANTINED. The event is the same for all destinations, so whoever delivers it from now on gets the
+// new one; what another destination was sent before stays as it was, and Show tells. The operators' log keeps the old payload and
+// headers beside the new ones.
 //
 // The errors are those of Retry; a *RefusedError also says what is wrong with the payload or the headers.
 func (o *Ops) Repair(ctx context.Context, t Target, r Repair, a Action) (Delivery, error) {

@@ -31,8 +31,8 @@ func (r EventRef) String() string {
 	return "event " + r.EventID
 }
 
-// Show returns all that is known of an event: out of the log, or out of the archive when retention has moved it there. The error is
-// ErrNotFound when it is in neither.
+// Show returns all that is known of an event: out of the log, or out of the archive when retention has moved it there. The error
+// is ErrNotFound when it is in neither.
 func (o *Ops) Show(ctx context.Context, ref EventRef) (EventDetail, error) {
 	e, err := o.show(ctx, ref)
 	if err != nil {

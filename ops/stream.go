@@ -106,7 +106,8 @@ func (l *lister) take(ctx context.Context, n int) (entries []Delivery, goesOn *p
 	}
 }
 
-// look fills found with up to n deliveries: as many as the page still takes, so what else is among the candidates is the next page's.
+// look fills found with up to n deliveries: as many as the page still takes, so what else is among the candidates is the next
+// page's.
 func (l *lister) look(ctx context.Context, s *stream, n int) error {
 	s.chunk = max(s.chunk*8, firstChunk)
 	seen, err := s.candidates(ctx, s, min(max(s.chunk, n), l.budget))

@@ -26,8 +26,8 @@ func newRetry(a *app) *cobra.Command {
 	return a.newAction(&cobra.Command{
 		Use:   "retry DESTINATION SEQ|EVENT_ID",
 		Short: "Set a failed or quarantined delivery going again",
-		Long: `retry sets a delivery that is FAILED or QUARANTINED going again, from its first attempt. A running relay takes it within a
-second. What has passed it meanwhile has passed it; what waits behind it in its lane goes on after it.` + whatIsSeen,
+		Long: `retry sets a delivery that is FAILED or QUARANTINED going again, from its first attempt. A running relay takes it within
+a second. What has passed it meanwhile has passed it; what waits behind it in its lane goes on after it.` + whatIsSeen,
 		Example: `  pillarbox retry suppliers 4711 --reason "they have mended it"`,
 	}, "it goes again", func(ctx context.Context, o *ops.Ops, t ops.Target, action ops.Action) (ops.Delivery, error) {
 		return o.Retry(ctx, t, action)
@@ -38,8 +38,8 @@ func newDiscard(a *app) *cobra.Command {
 	return a.newAction(&cobra.Command{
 		Use:   "discard DESTINATION SEQ|EVENT_ID",
 		Short: "Give a delivery up",
-		Long: `discard gives a delivery up that is FAILED or QUARANTINED, or that is PENDING behind one of those. The destination does not get
-the event; what waits behind it in its lane goes on. 'replay' delivers it after all.` + whatIsSeen,
+		Long: `discard gives a delivery up that is FAILED or QUARANTINED, or that is PENDING behind one of those. The destination does
+not get the event; what waits behind it in its lane goes on. 'replay' delivers it after all.` + whatIsSeen,
 		Example: `  pillarbox discard suppliers 4711 --reason "sent by hand, ticket 815"`,
 	}, "it is given up", func(ctx context.Context, o *ops.Ops, t ops.Target, action ops.Action) (ops.Delivery, error) {
 		return o.Discard(ctx, t, action)
@@ -51,19 +51,19 @@ func newRepair(a *app) *cobra.Command {
 	cmd := a.newAction(&cobra.Command{
 		Use:   "repair DESTINATION SEQ|EVENT_ID --payload FILE|-",
 		Short: "Give an event another payload or other headers, and set its delivery going again",
-		Long: `repair changes the payload or the headers of an event whose delivery is FAILED or QUARANTINED, and sets that delivery going again.
-The new payload is held to the limits of the log and to its contract. The operators' log keeps what it was.
+		Long: `repair changes the payload or the headers of an event whose delivery is FAILED or QUARANTINED, and sets that delivery going
+again. The new payload is held to the limits of the log and to its contract. The operators' log keeps what it was.
 
 An event is the same for all destinations: who gets it from now on gets the new payload, and who has it already keeps the old
 one.` + whatIsSeen,
 		Example: `  pillarbox events show 4711 --json | jq '.payload | .amount = 12' | pillarbox repair suppliers 4711 --payload -
   pillarbox repair suppliers 4711 --header tenant=north --header source=till --reason "the tenant was missing"`,
-	}, "it is repaired and goes again", func(ctx context.Context, o *ops.Ops, t ops.Target, action ops.Action) (ops.Delivery, error) {
-		return o.Repair(ctx, t, r.repair, action)
+	}, "it is repaired and goes again", func(ctx context.Context, o *ops.Ops, t ops.Target, by ops.Action) (ops.Delivery, error) {
+		return o.Repair(ctx, t, r.repair, by)
 	})
 	cmd.Flags().StringVar(&r.payload, "payload", "", "the `FILE` with the new payload, JSON; - for standard input")
-	cmd.Flags().StringVar(&r.payloadBytes, "payload-bytes", "", "the `FILE` with the new payload, anything but JSON; - for standard input")
-	cmd.Flags().StringArrayVar(&r.headers, "header", nil, "`NAME=VALUE` of a header, one flag for each; all that there were are replaced")
+	cmd.Flags().StringVar(&r.payloadBytes, "payload-bytes", "", "the same for what is not JSON: the `FILE`, or - for standard input")
+	cmd.Flags().StringArrayVar(&r.headers, "header", nil, "`NAME=VALUE` of a header, one flag for each; they replace all that there were")
 	cmd.Flags().BoolVar(&r.noHeaders, "no-headers", false, "take all headers away")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return r.read(cmd.InOrStdin()) }
 	return cmd
@@ -143,7 +143,8 @@ func (r *repairFlags) read(in io.Reader) error {
 		problems = append(problems, errors.New("there is nothing to repair: give --payload, --payload-bytes, --header or --no-headers"))
 	}
 	if r.payload != "" && r.payloadBytes != "" {
-		problems = append(problems, errors.New("--payload and --payload-bytes exclude each other: the first is for JSON, the second for anything else"))
+		problems = append(problems,
+			errors.New("--payload and --payload-bytes exclude each other: the first is for JSON, the second for anything else"))
 	}
 	if len(r.headers) > 0 && r.noHeaders {
 		problems = append(problems, errors.New("--header and --no-headers exclude each other"))

@@ -35,8 +35,8 @@ func newEventsList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List deliveries: which event goes where, and how far it has come",
-		Long: `list shows one line for each event and destination, the newest first, out of the database alone: whether a relay runs does not
-matter. All that is asked for has to fit.
+		Long: `list shows one line for each event and destination, the newest first, out of the database alone: whether a relay runs
+does not matter. All that is asked for has to fit.
 
 It costs the database little however much there is, since it looks at a bounded number of rows at a time; when few of them fit,
 it goes on looking for a while, and then says how to go on. What retention has moved to the archive is not in it.`,

@@ -135,7 +135,8 @@ deliveries
 		}
 	}
 	var e ops.EventDetail
-	if err := json.Unmarshal([]byte(must(t, "events", "show", "3", "--json", "-c", file)), &e); err != nil || string(e.PayloadBytes) != "\x00\xffA" {
+	err := json.Unmarshal([]byte(must(t, "events", "show", "3", "--json", "-c", file)), &e)
+	if err != nil || string(e.PayloadBytes) != "\x00\xffA" {
 		t.Errorf("--json: %v, payload %q", err, e.PayloadBytes)
 	}
 }
@@ -150,10 +151,13 @@ func TestRepairRetryDiscard(t *testing.T) {
 	seen := e.Deliveries[0].Version
 	bad, good := writeFile(t, "bad.json", `{"amount":"13"}`), writeFile(t, "good.json", "{\"amount\":13}\n")
 	code, _, errOut := runCLI("repair", "suppliers", "1", "--payload", bad, "-c", file)
-	if want := "pillarbox: repair event 1 to suppliers: SCHEMA_INVALID: breaks the contract o.v1: /amount must be integer, and is string\n"; code != exitFailed || errOut != want {
+	want := "pillarbox: repair event 1 to suppliers: SCHEMA_INVALID: breaks the contract o.v1: " +
+		"/amount must be integer, and is string\n"
+	if code != exitFailed || errOut != want {
 		t.Errorf("a breach: exit status %d, %s, want %s", code, errOut, want)
 	}
-	out := must(t, "repair", "suppliers", "id-1", "--payload", good, "--header", "tenant=south", "--by", "ann", "--reason", "a number", "-c", file)
+	out := must(t, "repair", "suppliers", "id-1", "--payload", good, "--header", "tenant=south", "--by", "ann",
+		"--reason", "a number", "-c", file)
 	if want := "event 1 to suppliers is PENDING: it is repaired and goes again\n"; out != want {
 		t.Errorf("repair printed %q, want %q", out, want)
 	}
@@ -176,7 +180,8 @@ func TestRepairRetryDiscard(t *testing.T) {
 		t.Errorf("the log is\n%s", log)
 	}
 	var page ops.LogPage
-	if err := json.Unmarshal([]byte(must(t, "log", "--operator", "ann", "--json", "-c", file)), &page); err != nil || len(page.Entries) != 1 ||
+	err := json.Unmarshal([]byte(must(t, "log", "--operator", "ann", "--json", "-c", file)), &page)
+	if err != nil || len(page.Entries) != 1 ||
 		!strings.Contains(string(page.Entries[0].Before), `"12"`) || time.Since(page.Entries[0].At) > time.Hour {
 		t.Errorf("the log of ann is %+v, %v", page, err)
 	}

@@ -15,15 +15,16 @@ import (
 
 // filterFlags are the flags that say which deliveries, but for the destination.
 func filterFlags(flags *pflag.FlagSet, f *ops.Filter, now func() time.Time) {
-	flags.Var(&statusFlag{&f.Statuses}, "status", "`STATUS` of the delivery, like QUARANTINED; several with commas, or the flag again")
-	flags.StringSliceVar((*[]string)(&f.Topics), "topic", nil, "`PATTERN` of the topic, * for any characters; several as with --status")
+	flags.Var(&statusFlag{&f.Statuses}, "status", "`STATUS` of the delivery, like FAILED; several with commas, or the flag again")
+	flags.StringSliceVar((*[]string)(&f.Topics), "topic", nil, "`PATTERN` of the topic, * for anything; several as with --status")
 	flags.StringVar(&f.Key, "key", "", "the partition `KEY`")
 	flags.StringVar(&f.AggregateType, "aggregate-type", "", "the `TYPE` of the aggregate")
 	flags.StringVar(&f.AggregateID, "aggregate-id", "", "the `ID` of the aggregate")
 	flags.StringVar(&f.EventType, "type", "", "the event's `TYPE`")
 	flags.StringVar(&f.ErrorCode, "code", "", "the last error's `CODE`, like HTTP_422")
 	flags.StringVar(&f.Endpoint, "endpoint", "", "the `ENDPOINT`")
-	flags.Var(&timeFlag{&f.Since, now}, "since", "created at this `TIME` or later: 2026-05-04T10:00:00Z, 2026-05-04 (UTC), or 2h or 7d ago")
+	flags.Var(&timeFlag{&f.Since, now}, "since",
+		"created at this `TIME` or later: 2026-05-04T10:00:00Z, 2026-05-04 (UTC), or 2h or 7d ago")
 	flags.Var(&timeFlag{&f.Until, now}, "until", "created before this `TIME`")
 	flags.Int64Var(&f.FromSeq, "from-seq", 0, "the first `NUMBER` of an event")
 	flags.Int64Var(&f.ToSeq, "to-seq", 0, "the last `NUMBER` of an event")

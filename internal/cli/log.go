@@ -15,8 +15,8 @@ func newLog(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Show what operators did, and why",
-		Long: `log shows the operators' log, the newest first: who did what to which delivery or destination, when and why. With --json each
-entry has what was there before, and after; for a repair that is the whole payload.`,
+		Long: `log shows the operators' log, the newest first: who did what to which delivery or destination, when and why. With --json
+each entry has what was there before, and after; for a repair that is the whole payload.`,
 		Example: `  pillarbox log --destination suppliers
   pillarbox log --action repair --json | jq '.entries[] | {operator, event_id, before, after}'`,
 		Args: noArgs,
