@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -30,6 +31,7 @@ func (d *Dashboard) functions() template.FuncMap {
 			return "–"
 		},
 		"clock":   func(t time.Time) string { return t.UTC().Format("15:04") },
+		"about":   func(s ops.Seconds) string { return cmp.Or(coarse(time.Duration(s)), "< 1 s") },
 		"age":     func(s ops.Seconds) string { return age(time.Duration(s)) },
 		"latency": func(s ops.Seconds) string { return latency(time.Duration(s)) },
 		"number":  func(n any) string { return number(toInt(n)) },

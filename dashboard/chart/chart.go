@@ -87,7 +87,7 @@ func Draw(lines []Line, from, to time.Time) (*Chart, error) {
 		return nil, fmt.Errorf("draw a chart: %w", err)
 	}
 	return &Chart{
-		SVG: stretched(svg.String()), Top: top, Middle: top / 2, From: from, To: to, Legend: entries, Left: left,
+		SVG: stretched(svg.String(), len(lines) == 1), Top: top, Middle: top / 2, From: from, To: to, Legend: entries, Left: left,
 	}, nil
 }
 
@@ -148,9 +148,13 @@ func series(line Line, class string, filled bool) gochart.ContinuousSeries {
 	return s
 }
 
-// stretched lets the drawing take the width that it is given.
-func stretched(svg string) template.HTML {
-	const begin = "<svg "
+// stretched lets the drawing take the width that it is given. Of a line that is filled the library draws the area first, in the same
+// class.
+func stretched(svg string, filled bool) template.HTML {
+	const begin, line = "<svg ", `class="line-0 stroke fill"`
+	if filled {
+		svg = strings.Replace(svg, line, `class="area"`, 1)
+	}
 	return template.HTML(begin + `class="plot" preserveAspectRatio="none" aria-hidden="true" focusable="false" ` +
 		strings.TrimPrefix(svg, begin)) // #nosec: numbers and our own classes
 }

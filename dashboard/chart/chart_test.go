@@ -64,8 +64,12 @@ func TestDrawChooses(t *testing.T) {
 	if len(c.Legend) != MaxLines || !slices.Equal(c.Left, []string{"a", "b"}) && !slices.Equal(c.Left, []string{"b", "a"}) {
 		t.Errorf("got %d lines, and left %v, want %d and the lowest two left", len(c.Legend), c.Left, MaxLines)
 	}
-	if c, err := Draw([]Line{line("idle", 0, 0, 0)}, from, noon); err != nil || c.Top != 1 {
+	c, err = Draw([]Line{line("idle", 0, 0, 0)}, from, noon)
+	if err != nil || c.Top != 1 {
 		t.Errorf("got %v, %v of a line at 0, want a scale up to 1", c, err)
+	}
+	if svg := string(c.SVG); strings.Count(svg, `class="area"`) != 1 || strings.Count(svg, `class="line-0 `) != 1 {
+		t.Errorf("a line by itself has no area below it: %s", svg)
 	}
 }
 

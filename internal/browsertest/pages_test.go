@@ -17,6 +17,8 @@ func TestPages(t *testing.T) {
 	r := newRig(t, "consumers: [{destination: suppliers, inbox: {consumer: shipping}}]\n")
 	poison := r.story()
 	b := newTab(t)
+	b.open(r.address + "/")
+	b.until(`document.querySelectorAll(".plot").length === 2`) // two samples
 	paths := []string{
 		"/", "/events", "/events?statuses=FAILED&statuses=QUARANTINED&since=2020-01-01T00:00", "/events?from_seq=x", fmt.Sprintf("/events/%d", poison),
 		"/events/1", "/quarantine", "/quarantine?destination=search", "/jobs", "/jobs/1", "/jobs/new?kind=retry&count=1&destination=suppliers",
@@ -114,6 +116,7 @@ func (r *rig) story() int64 {
 			r.status("suppliers", busy) == "FAILED" && r.status("suppliers", binary) == "PUBLISHED"
 	})
 	r.must(r.ops.Pause(r.t.Context(), "search", ops.Action{By: "grace", Reason: "the index is being rebuilt until noon"}))
+	r.until("the relay has noticed the pause", func() bool { return strings.Contains(r.log.String(), "pause changed") })
 	r.enqueue(outbox.Event{Topic: "search.item", Type: "ItemChanged", Payload: json.RawMessage(`{"item":7}`)})
 	detail, err := r.ops.Show(r.t.Context(), ops.EventRef{Seq: other})
 	r.must(err)

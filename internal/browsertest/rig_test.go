@@ -31,13 +31,14 @@ type rig struct {
 	ops      *ops.Ops
 	box      *outbox.Outbox
 	receiver *receiver
+	log      *lines
 }
 
 const settings = `
 database: {url: %q}
 listen: 127.0.0.1:0
-log: {level: error, attempts: false}
-relay: {lease: 3s}
+log: {attempts: false}
+relay: {lease: 3s, owner: relay-1}
 destinations:
   suppliers:
     topics: ["orders.*"]
@@ -73,8 +74,8 @@ func newRig(t *testing.T, more string) *rig {
 	r.must(err)
 	r.box, err = outbox.New(outbox.SQLite, outbox.Options{})
 	r.must(err)
-	log := &lines{}
-	p, err := wire.NewProcess(t.Context(), c, slog.New(slog.NewTextHandler(log, nil)))
+	r.log = &lines{}
+	p, err := wire.NewProcess(t.Context(), c, slog.New(slog.NewTextHandler(r.log, nil)))
 	r.must(err)
 	r.address = "http://" + p.Addr
 	ctx, stop := context.WithCancel(t.Context())
@@ -86,7 +87,7 @@ func newRig(t *testing.T, more string) *rig {
 			t.Errorf("the relay ended with %v", err)
 		}
 		p.Close()
-		if text := log.String(); strings.Contains(text, "level=ERROR") {
+		if text := r.log.String(); strings.Contains(text, "level=ERROR") {
 			t.Errorf("the relay's log has errors:\n%s", text)
 		}
 	})
