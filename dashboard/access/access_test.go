@@ -2,7 +2,10 @@ package access_test
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -254,6 +257,37 @@ func TestSessionEnds(t *testing.T) {
 	if got := lost.Header().Get("Location"); lost.Code != 303 || got != "/login?ended" {
 		t.Errorf("a form after the end: %d to %s", lost.Code, got)
 	}
+}
+
+// A secret that was emptied, as while its file is written anew, lets nobody in: neither with an empty secret nor with a cookie that
+// is signed with one, whatever kind of credential the cookie says that it is of.
+func TestAnEmptySecretLetsNobodyIn(t *testing.T) {
+	g := newGate(t, "")
+	g.write("ci", "\n")
+	g.write("ops", "")
+	for _, kind := range []string{"token", "user", "other", ""} {
+		for _, name := range []string{"ci", "ops"} {
+			text := fmt.Sprintf(`{"k":%q,"n":%q,"u":%d}`, kind, name, g.now.Add(time.Hour).Unix())
+			answer := g.send("GET", "/", "", func(r *http.Request) {
+				r.AddCookie(&http.Cookie{Name: "pillarbox_session", Value: signedWith("", text)})
+			})
+			if answer.Code != http.StatusUnauthorized {
+				t.Errorf("a cookie of the kind %q for %s: got %d %s, want 401", kind, name, answer.Code, answer.Body)
+			}
+		}
+	}
+}
+
+// signedWith returns a session cookie as somebody would make it who knows the secret.
+func signedWith(secret, text string) string {
+	sign := func(key, message string) []byte {
+		mac := hmac.New(sha256.New, []byte(key))
+		mac.Write([]byte(message))
+		return mac.Sum(nil)
+	}
+	encoded := base64.RawURLEncoding.EncodeToString([]byte(text))
+	key := sign(secret, "pillarbox session key")
+	return encoded + "." + base64.RawURLEncoding.EncodeToString(sign(string(key), encoded))
 }
 
 // Whoever guesses is slowed down, by a form, a header or a cookie; others are not, and sessions go on.

@@ -53,7 +53,8 @@ func parse(value string) (s session, text string, mac []byte, ok bool) {
 	if err == nil {
 		err = json.Unmarshal(plain, &s)
 	}
-	return s, text, mac, err == nil
+	// Of another kind nothing would be asked of the secret, not even that there is one.
+	return s, text, mac, err == nil && (s.Kind == kindToken || s.Kind == kindUser)
 }
 
 // session returns who is logged in. A signature that is wrong counts as a failed attempt: its key follows from a password.
