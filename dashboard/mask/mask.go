@@ -101,6 +101,7 @@ type value struct {
 // find goes over a document once. It does not look into what is hidden.
 func (m *Mask) find(document json.RawMessage) (found []value, err error) {
 	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber() // one beyond a float64 is JSON as well
 	var within []level
 	for {
 		token, err := d.Token()

@@ -28,6 +28,7 @@ func TestJSON(t *testing.T) {
 		"a value like it": {`{"a":"iban","b":["password","x"]}`, `{"a":"iban","b":["password","x"]}`},
 		"a longer name":   {`{"ibanOf":"DE02"}`, `{"ibanOf":"DE02"}`},
 		"a scalar":        {`"iban"`, `"iban"`},
+		"a huge number":   {`{"n":1e999,"iban":1}`, `{"n":1e999,"iban":"(masked)"}`},
 		"broken":          {`{"iban":"DE02"`, `"(masked)"`},
 		"broken within":   {`{"iban":{"x":}}`, `"(masked)"`},
 		"empty":           {``, ``},
@@ -71,6 +72,9 @@ func TestHolds(t *testing.T) {
 		if got := m.Holds(json.RawMessage(document)); len(got) > 0 {
 			t.Errorf("Holds(%s) = %q, want none", document, got)
 		}
+	}
+	if got := m.Holds(json.RawMessage(`{"n":1e999,"iban":"(masked)"}`)); len(got) != 1 {
+		t.Errorf("Holds beside a huge number = %q, want /iban", got)
 	}
 	if got := m.Holds(json.RawMessage(`"(masked)"`)); len(got) != 1 {
 		t.Errorf("Holds of a document that was not understood = %q, want it", got)
