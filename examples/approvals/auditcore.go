@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -36,9 +35,9 @@ func serveAudit(ctx context.Context, s settings) error {
 		return err
 	}
 	defer handler.Close()
-	listener, err := net.FileListener(os.NewFile(3, "socket"))
+	listener, err := inherited()
 	if err != nil {
-		return fmt.Errorf("the audit store's socket: %w", err)
+		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	closed := make(chan struct{})
@@ -74,19 +73,11 @@ func startAudit(ctx context.Context, dir string) (a *auditCore, err error) {
 	if err := errors.Join(write(a.settings.TokenFile, rand.Text()), write(a.settings.SecretFile, rand.Text())); err != nil {
 		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("find an address for the audit store: %w", err)
-	}
-	defer listener.Close() // the file is another descriptor of it
-	a.url = "http://" + listener.Addr().String()
-	if a.socket, err = listener.(*net.TCPListener).File(); err != nil {
+	if a.socket, a.url, err = newSocket(ctx, "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
 	a.process = &child.Process{Name: "audit store", Log: filepath.Join(dir, "audit.log"), Command: func() *exec.Cmd {
-		cmd := self(auditRole, a.settings)
-		cmd.ExtraFiles = []*os.File{a.socket}
-		return cmd
+		return self(auditRole, a.settings, a.socket)
 	}}
 	if err := a.process.Start(); err != nil {
 		return a, err

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -26,6 +25,7 @@ type demo struct {
 	dir      string
 	db       database
 	audit    *auditCore
+	socket   *os.File // of the dashboard; nil: there is none
 	service  *child.Process
 	relay    *child.Process // beside; nil: it is inside the service
 }
@@ -80,11 +80,18 @@ func (d *demo) open(ctx context.Context) (err error) {
 	}
 	s := settings{
 		Database: d.database, AuditURL: d.audit.url + "/events", TokenFile: d.audit.settings.TokenFile,
-		SecretFile: d.audit.settings.SecretFile, Lease: demoLease, Heartbeat: demoHeartbeat, Relay: !d.beside, Listen: d.listen,
+		SecretFile: d.audit.settings.SecretFile, Lease: demoLease, Heartbeat: demoHeartbeat, Relay: !d.beside, Dashboard: d.listen != "",
 		Until: d.started.Add(d.duration),
 	}
+	if s.Dashboard {
+		var url string
+		if d.socket, url, err = newSocket(ctx, d.listen); err != nil {
+			return err
+		}
+		d.say("the dashboard, for as long as this runs: %s/", url)
+	}
 	part := func(role string) *child.Process {
-		return &child.Process{Name: role, Log: d.path(role + ".log"), Command: func() *exec.Cmd { return self(role, s) }}
+		return &child.Process{Name: role, Log: d.path(role + ".log"), Command: func() *exec.Cmd { return self(role, s, d.socket) }}
 	}
 	d.service = part(serviceRole)
 	if d.beside {
@@ -144,7 +151,6 @@ func (d *demo) course(ctx context.Context) []step {
 		return func() error { d.say("%s", text); return d.audit.tell(ctx, c) }
 	}
 	return []step{
-		{0.10, func() error { d.dashboard(); return nil }},
 		{0.15, func() (err error) {
 			d.say("the audit store accepts a new token alone; the relay's file still has the old one")
 			follow, err = d.audit.rotate(ctx)
@@ -201,7 +207,7 @@ func (d *demo) end(ctx context.Context) (r reckon.Reckoning, notes []string, err
 		return r, nil, failed
 	}
 	r.RelayKills = d.service.Killed()
-	r.RolledBack = len(d.logged(serviceRole, regexp.MustCompile("^"+rolledBack)))
+	r.RolledBack = d.logged(serviceRole, rolledBack)
 	r.Seconds = float64(time.Since(d.started).Milliseconds()) / 1000
 	heartbeats := 0
 	for _, e := range chain {
@@ -220,6 +226,9 @@ func (d *demo) drain(ctx context.Context) error {
 		if err := d.service.Died(); err != nil {
 			return err
 		}
+		if d.logged(serviceRole, allWritten) == 0 {
+			continue
+		}
 		if r, _, err := reckonAll(ctx, d.db, d.audit.store); err != nil || r.Pending == 0 {
 			return err
 		}
@@ -227,30 +236,19 @@ func (d *demo) drain(ctx context.Context) error {
 	return errPending
 }
 
-// dashboard says where it is. It moves when the process is killed, unless --listen names a port.
-func (d *demo) dashboard() {
-	role := serviceRole
-	if d.relay != nil {
-		role = relayRole
-	}
-	for _, line := range d.logged(role, regexp.MustCompile(`url=(http://\S+)`)) {
-		d.say("the dashboard, until the process is killed: %s", line)
-	}
-}
-
-// logged returns the lines of a log that match, or the part of them in parentheses.
-func (d *demo) logged(role string, pattern *regexp.Regexp) (all []string) {
+// logged returns how many lines a process has said that begin with some words.
+func (d *demo) logged(role, words string) (n int) {
 	file, err := os.Open(d.path(role + ".log"))
 	if err != nil {
-		return nil
+		return 0
 	}
 	defer func() { _ = file.Close() }()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if found := pattern.FindStringSubmatch(lines.Text()); found != nil {
-			all = append(all, found[len(found)-1])
+		if strings.HasPrefix(lines.Text(), words) {
+			n++
 		}
 	}
-	return all
+	return n
 }
 
 // stop stops the service and a relay beside, in order. What has stopped already is left alone.
@@ -265,6 +263,9 @@ func (d *demo) stop() (err error) {
 
 func (d *demo) close() error {
 	err := d.stop()
+	if d.socket != nil {
+		err = errors.Join(err, d.socket.Close())
+	}
 	if d.audit != nil {
 		err = errors.Join(err, d.audit.stop())
 	}

@@ -32,7 +32,7 @@ func TestDemo(t *testing.T) {
 			if r["committed"] < 20 || r["rolled_back"] < 1 || r["relay_kills"] != 2 {
 				t.Errorf("reckoning = %v, want that much happened", r)
 			}
-			for _, chapter := range []string{"the dashboard, until", "accepts a new token", "the file follows", "killed with SIGKILL",
+			for _, chapter := range []string{"the dashboard, for as long as this runs: http://127.0.0.1:", "accepts a new token", "the file follows", "killed with SIGKILL",
 				"approvals were revoked while the audit store was down", "is slow"} {
 				if !strings.Contains(progress.String(), chapter) {
 					t.Errorf("the story lacks %q:\n%s", chapter, progress.String())

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -111,26 +110,10 @@ type settings struct {
 	AuditURL, TokenFile, SecretFile string
 	// Lease is the relay's, Heartbeat the time between two of them; 0: none is written.
 	Lease, Heartbeat time.Duration
-	// Relay: the service has one inside. Listen is where its dashboard is; "": nowhere.
-	Relay  bool
-	Listen string
+	// Relay: the service has one inside. Dashboard: who has the relay serves it, at the socket that it inherits.
+	Relay, Dashboard bool
 	// Until is when the service stops writing. Its relay goes on until its standard input ends.
 	Until time.Time
 	// Store is the file of the audit store.
 	Store string
-}
-
-// self is this program again, as one of its parts.
-func self(role string, s settings) *exec.Cmd {
-	name, err := os.Executable()
-	if err != nil {
-		name = os.Args[0]
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // texts, times and a bool
-	}
-	cmd := exec.CommandContext(context.Background(), name, role) // whoever starts it ends it
-	cmd.Env = append(os.Environ(), settingsEnv+"="+string(text))
-	return cmd
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/contract"
+	"github.com/pillarbox-dev/pillarbox/internal/cli"
 	"github.com/pillarbox-dev/pillarbox/outbox"
 	"github.com/pillarbox-dev/pillarbox/relay"
 	"github.com/pillarbox-dev/pillarbox/relay/relaytest"
@@ -23,6 +24,9 @@ import (
 
 // TestMain makes the test binary the program itself when it is started as a part: the processes of demos and tests are real.
 func TestMain(m *testing.M) {
+	if os.Getenv(asPillarbox) != "" {
+		os.Exit(cli.Run(os.Args[1:], os.Stdout, os.Stderr))
+	}
 	if os.Getenv(settingsEnv) == "" {
 		os.Exit(m.Run())
 	}
@@ -106,15 +110,22 @@ type process struct {
 	log bytes.Buffer
 }
 
-// start starts a part. At the end of the test it is gone.
+// start starts a part, which kills itself at the crash point.
 func (b *bench) start(role string, s settings, c crash) *process {
 	b.Helper()
-	p := &process{t: b.T, cmd: self(role, s), done: make(chan struct{})}
+	cmd := self(role, s, nil)
 	if c.Point != "" {
 		text, err := json.Marshal(c)
 		must(b, err)
-		p.cmd.Env = append(p.cmd.Env, crashEnv+"="+string(text))
+		cmd.Env = append(cmd.Env, crashEnv+"="+string(text))
 	}
+	return b.launch(role, cmd)
+}
+
+// launch starts a process. At the end of the test it is gone.
+func (b *bench) launch(role string, cmd *exec.Cmd) *process {
+	b.Helper()
+	p := &process{t: b.T, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	var err error
 	p.stdin, err = p.cmd.StdinPipe()

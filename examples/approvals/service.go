@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -43,7 +44,8 @@ func newService(d database, s seams, committed func()) (*approval.Service, error
 // work is the service, with its relay inside unless that is beside, or the relay alone. It ends with the context.
 func (p *program) work(ctx context.Context, role string, s settings) error {
 	log := slog.New(slog.NewTextHandler(p.stderr, nil))
-	d, err := openDatabase(ctx, s.Database)
+	opening := context.WithoutCancel(ctx) // one that is stopped at its start stops cleanly
+	d, err := openDatabase(opening, s.Database)
 	if err != nil {
 		return err
 	}
@@ -52,73 +54,83 @@ func (p *program) work(ctx context.Context, role string, s settings) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var running sync.WaitGroup
-	run := func(part func(context.Context) error) {
-		running.Go(func() {
-			if err := part(ctx); err != nil {
-				stop(err) // nobody goes on without it
-			}
-		})
-	}
+	var parts []func(context.Context) error
 	wake := func() {} // a relay beside polls, or is notified
 	if role == relayRole || s.Relay {
-		c, err := newCarrier(ctx, d, s, p.seams, log)
+		c, err := newCarrier(opening, d, s, p.seams, log)
 		if err != nil {
 			return err
 		}
 		defer c.close()
 		wake = c.Wake
-		run(c.Run)
-		if s.Listen != "" {
-			site, err := newSite(ctx, look, c, s.Listen)
+		parts = append(parts, c.Run)
+		if s.Dashboard {
+			site, err := newSite(look, c)
 			if err != nil {
-				stop(err)
-			} else {
-				run(site.run)
+				return err
 			}
+			parts = append(parts, site.run)
 		}
 	}
 	if role == serviceRole {
-		p.serve(run, d, look, s, wake, log, stop)
+		write, err := p.writer(d, look, s, wake, log)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, write)
 	}
-	running.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return together(ctx, parts)
 }
 
-// serve starts what the service does: work on approvals, and a heartbeat.
-func (p *program) serve(
-	run func(func(context.Context) error), d database, look *ops.Ops, s settings, wake func(), log *slog.Logger, stop func(error),
-) {
-	seams := p.seams
-	inner := seams.enqueuer
-	seams.enqueuer = func(box contract.Enqueuer) contract.Enqueuer {
-		if inner != nil {
-			box = inner(box)
+// together runs parts until the context ends, or one of them fails.
+func together(ctx context.Context, parts []func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make([]error, len(parts))
+	var running sync.WaitGroup
+	for i, part := range parts {
+		running.Go(func() {
+			if errs[i] = part(ctx); errs[i] != nil {
+				stop()
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// allWritten is the line that says that the service writes no more.
+const allWritten = "all is written"
+
+// writer returns what the service does: it works on approvals, and writes a heartbeat, until its time is over. Its relay goes on.
+func (p *program) writer(
+	d database, look *ops.Ops, s settings, committed func(), log *slog.Logger,
+) (func(context.Context) error, error) {
+	outer := p.seams
+	outer.enqueuer = func(box contract.Enqueuer) contract.Enqueuer {
+		if p.seams.enqueuer != nil {
+			box = p.seams.enqueuer(box)
 		}
 		return &fickle{Enqueuer: box, out: p.stdout}
 	}
-	service, err := newService(d, seams, wake)
+	service, err := newService(d, outer, committed)
 	if err != nil {
-		stop(err)
-		return
+		return nil, err
 	}
-	run(func(ctx context.Context) error {
-		if err := work(ctx, service, s.Until, log); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return nil
-	})
+	parts := []func(context.Context) error{func(ctx context.Context) error { return workload(ctx, service, log) }}
 	if s.Heartbeat > 0 {
-		run(func(ctx context.Context) error {
-			ctx, stop := context.WithDeadline(ctx, s.Until)
-			defer stop()
+		parts = append(parts, func(ctx context.Context) error {
 			return look.RunHeartbeats(ctx, []ops.Heartbeat{heartbeat(s.Heartbeat)}, log)
 		})
 	}
+	return func(ctx context.Context) error {
+		writing, stop := context.WithDeadline(ctx, s.Until)
+		defer stop()
+		if err := together(writing, parts); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(p.stdout, allWritten)
+		<-ctx.Done()
+		return nil
+	}, nil
 }

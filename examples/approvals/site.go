@@ -19,17 +19,15 @@ type site struct {
 	listener net.Listener
 }
 
-func newSite(ctx context.Context, look *ops.Ops, c *carrier, listen string) (*site, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+func newSite(look *ops.Ops, c *carrier) (*site, error) {
+	listener, err := inherited()
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w: choose another address with --listen", listen, err)
+		return nil, err
 	}
-	s := &site{listener: listener, Dashboard: dashboard.New(dashboard.Config{
+	return &site{listener: listener, Dashboard: dashboard.New(dashboard.Config{
 		Ops: look, Title: "Approvals", Destinations: []string{destinationName}, Owner: c.settings.Owner, Units: c.Status,
 		Logger: c.settings.Logger,
-	})}
-	c.settings.Logger.Info("the dashboard is served", "url", "http://"+listener.Addr().String()+"/")
-	return s, nil
+	})}, nil
 }
 
 // run serves it until the context ends.

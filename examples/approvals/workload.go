@@ -23,10 +23,10 @@ const (
 	pause   = 60 * time.Millisecond // between two approvals of a worker, on average
 )
 
-// work is what people do all day: they ask for approvals, agree, use them, think better of it. It ends at a time or with the
-// context, and then the relay goes on. It returns an error when two requests got one approval.
-func work(ctx context.Context, service *approval.Service, until time.Time, log *slog.Logger) error {
-	ctx, stop := context.WithDeadline(ctx, until)
+// workload is what people do all day: they ask for approvals, agree, use them, think better of it. What has begun
+// when the context ends is brought to its end. It returns an error when two requests got one approval.
+func workload(ctx context.Context, service *approval.Service, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	errs := make([]error, workers)
 	var working sync.WaitGroup
