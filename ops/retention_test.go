@@ -152,6 +152,28 @@ func TestRetainStaysBelow(t *testing.T) {
 	})
 }
 
+// A destination whose first row in the ledger is written while retention is under way, as by a replay to one that keeps none, is
+// heeded from then on.
+func TestRetainSeesALedgerThatBegins(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.aged()
+		replayed := "insert into outbox_delivery (destination, seq, status, next_attempt_at) values ('e', 8, 'PENDING', "
+		if b.dialect == schema.Postgres {
+			b.exec("create function replayed() returns trigger language plpgsql as $$ begin " + replayed +
+				"now()); return null; end $$")
+			b.exec("create trigger replayed after delete on outbox_event for each row when (old.seq = 1) execute function replayed()")
+		} else {
+			b.exec("create trigger replayed after delete on outbox_event when old.seq = 1 begin " + replayed + "1); end")
+		}
+		if report := b.retain(ops.RetentionConfig{Rules: month, Chunk: 3, Pause: -1}); report.Events != 9 || report.Kept != 1 {
+			b.Errorf("report = %+v, want 9 events and 1 that is kept", report)
+		}
+		if events, deliveries := b.left(); events != "8 "+through(11, 30) || deliveries != "8 8 "+through(11, 30) {
+			b.Errorf("left = %s and %s", events, deliveries)
+		}
+	})
+}
+
 // What an operator works on at this moment is passed over.
 func TestRetainPassesOverWhatIsLocked(t *testing.T) {
 	b := newBox(t, schema.Postgres)
