@@ -178,6 +178,38 @@ func TestJobReplays(t *testing.T) {
 	})
 }
 
+// Retention holds events while it looks whether they may go. A replay waits for what becomes of them: passed over, those that stay
+// would never be delivered again.
+func TestJobReplaysWhatRetentionHolds(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	b.ledger()
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	b.must(err)
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), "select from outbox_event where seq in (2, 3, 4) for update"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "delete from outbox_event where seq = 4"); err != nil {
+		t.Fatal(err)
+	}
+	j := b.startJob(ops.JobRequest{Kind: ops.JobReplay, Filter: ops.Filter{Statuses: []relay.Status{relay.StatusPublished}, ToSeq: 10}})
+	released := make(chan error, 1)
+	go func() { // until the job waits, or is done without
+		for waits := ""; waits == "" && t.Context().Err() == nil; time.Sleep(5 * time.Millisecond) { // a poll
+			waits = b.seqs("select 'waits' from pg_locks where not granted union all select 'done' from outbox_job where state = 'DONE'")
+		}
+		released <- tx.Commit()
+	}()
+	j = b.finish(j.ID)
+	b.must(<-released)
+	if j.State != ops.JobDone || j.Affected != 3 || j.Skipped != 1 {
+		t.Errorf("job = %+v, want 3 replayed, and skipped what is gone", j)
+	}
+	if got := b.withStatus("PENDING"); got != "1 2 3 12" {
+		t.Errorf("pending = %s", got)
+	}
+}
+
 // Each part of a filter restricts.
 func TestJobFilters(t *testing.T) {
 	onBoth(t, func(b *box) {
