@@ -25,6 +25,7 @@ type demo struct {
 	dir      string
 	db       database
 	audit    *auditCore
+	settings settings // of service and relay
 	socket   *os.File // of the dashboard; nil: there is none
 	service  *child.Process
 	relay    *child.Process // beside; nil: it is inside the service
@@ -78,12 +79,12 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if d.audit, err = startAudit(ctx, d.dir); err != nil {
 		return err
 	}
-	s := settings{
+	d.settings = settings{
 		Database: d.database, AuditURL: d.audit.url + "/events", TokenFile: d.audit.settings.TokenFile,
 		SecretFile: d.audit.settings.SecretFile, Lease: demoLease, Heartbeat: demoHeartbeat, Relay: !d.beside, Dashboard: d.listen != "",
 		Until: d.started.Add(d.duration),
 	}
-	if s.Dashboard {
+	if d.settings.Dashboard {
 		var url string
 		if d.socket, url, err = newSocket(ctx, d.listen); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (d *demo) open(ctx context.Context) (err error) {
 		d.say("the dashboard, for as long as this runs: %s/", url)
 	}
 	part := func(role string) *child.Process {
-		return &child.Process{Name: role, Log: d.path(role + ".log"), Command: func() *exec.Cmd { return self(role, s, d.socket) }}
+		return &child.Process{Name: role, Log: d.path(role + ".log"), Command: func() *exec.Cmd { return self(role, d.settings, d.socket) }}
 	}
 	d.service = part(serviceRole)
 	if d.beside {
@@ -194,6 +195,9 @@ func (d *demo) revocations(ctx context.Context) (n int, err error) {
 
 // end drains, stops and reckons.
 func (d *demo) end(ctx context.Context) (r reckon.Reckoning, notes []string, err error) {
+	if err := d.writeNoMore(); err != nil {
+		return r, nil, err
+	}
 	d.say("the service writes no more; what is pending is delivered")
 	err = d.drain(ctx)
 	if err != nil && !errors.Is(err, errPending) {
@@ -218,6 +222,18 @@ func (d *demo) end(ctx context.Context) (r reckon.Reckoning, notes []string, err
 	notes = []string{fmt.Sprintf("The audit store's chain holds, from the first of its %d entries to the last; %d are heartbeats.",
 		len(chain), heartbeats)}
 	return r, notes, err
+}
+
+// writeNoMore starts the service again, so that it only delivers, when the demo ends before its time.
+func (d *demo) writeNoMore() error {
+	if time.Now().After(d.settings.Until) {
+		return nil
+	}
+	d.settings.Until = time.Now()
+	if err := d.service.Stop(); err != nil {
+		return err
+	}
+	return d.service.Start()
 }
 
 // drain waits until every event is in the audit store.

@@ -2,11 +2,24 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
 	"encoding/json"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pillarbox-dev/pillarbox/examples/approvals/approval"
+	"github.com/pillarbox-dev/pillarbox/examples/approvals/audit"
+	"github.com/pillarbox-dev/pillarbox/internal/reckon"
+	"github.com/pillarbox-dev/pillarbox/outbox/webhook"
+	"github.com/pillarbox-dev/pillarbox/store/sqlite"
 )
 
 // The demo keeps every promise on both databases, with the relay inside and beside, and prints one object with these keys.
@@ -40,6 +53,76 @@ func TestDemo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ctrl-C ends the demo early, with the reckoning.
+func TestDemoEndsEarly(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	var out, progress bytes.Buffer
+	if err := (&program{stdout: &out, stderr: &progress}).run(ctx, []string{"--duration", "10m", "--listen", ""}); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	for _, want := range []string{"committed", "The audit store's chain holds", "Every promise was kept."} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the reckoning lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+// An audit store that breaks its word is found out: it forgets, it makes things up, it turns the order around.
+func TestReckoningFindsALie(t *testing.T) {
+	b := newBench(t, "sqlite", nil)
+	service := b.office()
+	for range 3 {
+		_, err := service.Revoke(t.Context(), b.issued(service), approval.Act{Actor: "user:ann"})
+		must(t, err)
+	}
+	b.drained()
+	chain, err := b.audit.Chain(t.Context())
+	must(t, err)
+	made := func(id string) audit.Entry {
+		return audit.Entry{EventID: id, Body: []byte(`{"id":` + quoted(id) + `}`)}
+	}
+	for name, tt := range map[string]struct {
+		chain []audit.Entry
+		want  reckon.Reckoning
+	}{
+		"honest":       {chain, reckon.Reckoning{Committed: 6, Delivered: 6}},
+		"forgets":      {chain[:5], reckon.Reckoning{Committed: 6, Delivered: 5, Lost: 1}},
+		"makes it up":  {append(slices.Clone(chain), made("x")), reckon.Reckoning{Committed: 6, Delivered: 6, False: 1}},
+		"turns around": {[]audit.Entry{chain[1], chain[0], chain[2], chain[3], chain[4], chain[5]}, reckon.Reckoning{Committed: 6, Delivered: 6, OutOfOrder: 1}},
+	} {
+		r, _, err := reckonAll(t.Context(), b.db, b.rewritten(tt.chain))
+		must(t, err)
+		if r.Codes = nil; !reflect.DeepEqual(r, tt.want) || r.Kept() != (name == "honest") {
+			t.Errorf("%s: %+v, want %+v", name, r, tt.want)
+		}
+	}
+}
+
+// rewritten is a store whose chain holds, of other entries.
+func (b *bench) rewritten(chain []audit.Entry) *sql.DB {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "audit.db")
+	other, err := audit.New(b.Context(), path, b.secrets[0], []byte(b.secrets[1]))
+	must(b, err)
+	b.Cleanup(func() { other.Close() })
+	for _, e := range chain {
+		request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/events", bytes.NewReader(e.Body))
+		request.Header.Set("Authorization", "Bearer "+b.secrets[0])
+		request.Header.Set("Idempotency-Key", e.EventID)
+		request.Header.Set(audit.SignatureHeader, webhook.SignHex([]byte(b.secrets[1]), e.Body))
+		answer := httptest.NewRecorder()
+		other.ServeHTTP(answer, request)
+		if answer.Code != http.StatusAccepted {
+			b.Fatalf("the other store answered %d", answer.Code)
+		}
+	}
+	db, err := sqlite.OpenDB(b.Context(), sqlite.Config{Path: path})
+	must(b, err)
+	b.Cleanup(func() { db.Close() })
+	return db
 }
 
 // What is wrong with a command line is told at once; a database that another audit store has seen is refused.
