@@ -60,7 +60,7 @@ func TestFull(t *testing.T) {
 			return []Latency{{Destination: "d", What: "settle", Count: 3, P50: ops.Seconds(1e6)}}
 		}
 		c.Consumers = func(context.Context) ([]Consumer, error) {
-			return []Consumer{{Destination: "d", Group: "billing", Known: true, Lag: 12_345, Problem: "half of it"}}, nil
+			return []Consumer{{Destination: "d", Group: "billing", LagKnown: true, Lag: 12_345, Problem: "half of it"}}, nil
 		}
 	})
 	seq := s.quarantined(event(`{"a":1}`))

@@ -53,8 +53,8 @@ type Consumer struct {
 	// DeadLetterTopic holds DeadLetters records.
 	DeadLetterTopic string
 	DeadLetters     int64
-	// Known tells whether Kafka has answered.
-	Known bool
+	// LagKnown and LettersKnown tell what Kafka has answered.
+	LagKnown, LettersKnown bool
 	// Inbox is the name that a consumer has in its inbox; Handled is how many events are in it.
 	Inbox       string
 	Handled     ops.Count

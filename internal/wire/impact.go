@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/pillarbox-dev/pillarbox/dashboard"
 	"github.com/pillarbox-dev/pillarbox/internal/config"
@@ -104,9 +105,9 @@ func (l consumerLook) look(ctx context.Context) dashboard.Consumer {
 	seen := dashboard.Consumer{Destination: l.Destination, Group: l.Group, DeadLetterTopic: l.DeadLetterTopic}
 	problems := []error{l.problem}
 	if l.kafka != nil {
-		err := errors.Join(l.lag(ctx, &seen), l.deadLetters(ctx, &seen))
-		seen.Known = err == nil
-		problems = append(problems, err)
+		lag, letters := l.lag(ctx, &seen), l.deadLetters(ctx, &seen)
+		seen.LagKnown, seen.LettersKnown = lag == nil, letters == nil
+		problems = append(problems, lag, letters)
 	}
 	if l.Inbox != nil {
 		seen.Inbox = l.Inbox.Consumer
@@ -136,7 +137,10 @@ func (l consumerLook) lag(ctx context.Context, seen *dashboard.Consumer) error {
 			seen.Topics = topicLags(group.Lag)
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, kerr.CoordinatorNotAvailable), errors.Is(err, kerr.GroupIDNotFound):
+		return fmt.Errorf("no consumer has come as %s yet: check the name, and that one runs", l.Group)
+	case err != nil:
 		return fmt.Errorf("the lag of %s is not known: %w", l.Group, err)
 	}
 	return nil
@@ -181,4 +185,7 @@ func (l consumerLook) deadLetters(ctx context.Context, seen *dashboard.Consumer)
 }
 
 // sentences puts joined errors on one line.
-func sentences(err error) string { return strings.Join(strings.Split(err.Error(), "\n"), "; ") }
+func sentences(err error) string {
+	text := strings.Join(strings.Split(err.Error(), "\n"), "; ")
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}

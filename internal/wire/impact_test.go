@@ -61,8 +61,9 @@ consumers:
 - {destination: events, group: billing, dead_letter_topic: %s}
 - {destination: gone, group: billing}
 - {destination: events, inbox: {consumer: shipping}}
+- {destination: events, group: nobody, dead_letter_topic: %s}
 - {destination: events, inbox: {consumer: shipping, database: {url: "sqlite://%s/none.db"}}}
-`, "sqlite://"+filepath.Join(t.TempDir(), "box.db"), strings.Join(cluster.DirectSeeds(), ","), dead, t.TempDir()), nil)
+`, "sqlite://"+filepath.Join(t.TempDir(), "box.db"), strings.Join(cluster.DirectSeeds(), ","), dead, dead, t.TempDir()), nil)
 	db := migrated(t, c)
 	if _, err := db.ExecContext(t.Context(), `insert into outbox_inbox (consumer, event_id, body_hash) values ('shipping', 'a', '')`); err != nil {
 		t.Fatal(err)
@@ -81,20 +82,23 @@ consumers:
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	seen, err := i.look(ctx)
-	if err != nil || len(seen) != 4 {
-		t.Fatalf("got %+v, %v, want four consumers", seen, err)
+	if err != nil || len(seen) != 5 {
+		t.Fatalf("got %+v, %v, want five consumers", seen, err)
 	}
-	if s := seen[0]; !s.Known || s.Problem != "" || s.Lag != 4 || s.DeadLetters != 3 || s.State != "empty" || s.PossibleDuplicates != 2 ||
+	if s := seen[0]; !s.LagKnown || !s.LettersKnown || s.Problem != "" || s.Lag != 4 || s.DeadLetters != 3 || s.State != "empty" || s.PossibleDuplicates != 2 ||
 		len(s.Topics) != 1 || s.Topics[0] != (dashboard.TopicLag{Topic: topic, Partitions: 2, Lag: 4}) {
 		t.Errorf("got %+v, want a lag of 4 in two partitions and 3 dead letters", s)
 	}
-	if s := seen[1]; s.Known || !strings.Contains(s.Problem, "the lag of billing is not known") {
+	if s := seen[1]; s.LagKnown || !strings.Contains(s.Problem, "The lag of billing is not known") {
 		t.Errorf("got %+v of a cluster that is away", s)
 	}
 	if s := seen[2]; s.Problem != "" || s.Handled.N != 1 || s.LastHandled == nil {
 		t.Errorf("got %+v, want one event in the inbox", s)
 	}
-	if s := seen[3]; s.Problem == "" || s.Handled.N != 0 {
+	if s := seen[3]; s.LagKnown && s.Lag != 0 || !s.LettersKnown || s.DeadLetters != 3 {
+		t.Errorf("got %+v of a group that nobody is in, want the dead letters all the same", s)
+	}
+	if s := seen[4]; s.Problem == "" || s.Handled.N != 0 {
 		t.Errorf("got %+v of a database that is not there, want a problem", s)
 	}
 }
