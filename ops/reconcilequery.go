@@ -42,6 +42,12 @@ func (o *Ops) ask(ctx context.Context, q ReconcileQuery, limit int) (Finding, er
 	return f, err
 }
 
+// TryQuery tells whether the database takes a query: its SQL, and the rights on what it reads. It costs nothing, since it asks for no row.
+func (o *Ops) TryQuery(ctx context.Context, q ReconcileQuery) error {
+	_, err := o.ask(ctx, q, -1)
+	return err
+}
+
 // take counts rows and keeps the first ones.
 func (f *Finding) take(rows *sql.Rows, limit int64) error {
 	columns, err := rows.Columns()

@@ -83,3 +83,31 @@ func TestReconcileRefuses(t *testing.T) {
 		}
 	}
 }
+
+// check finds what would keep a reconciliation from being made, without making it.
+func TestCheckOfReconcile(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		schema := ""
+		if r.schema != "" {
+			schema = ", schema: " + r.schema
+		}
+		config := func(query, database string) string {
+			return r.config(fmt.Sprintf(`
+reconcile:
+  queries: [{name: hubs, sql: %q}]
+  inbox: [{destination: receiver, consumer: billing, database: %s}]
+`, query, database))
+		}
+		well := config("select 1 where 1 = 0 -- none", fmt.Sprintf("{url: %q%s}", r.url, schema))
+		out := must(r.t, "check", "-c", well)
+		for _, want := range []string{"reconcile             ok  1 queries", "inbox of billing      ok"} {
+			if !strings.Contains(out, want) {
+				r.t.Errorf("printed\n%s\nwant %q in it", out, want)
+			}
+		}
+		code, out, _ := runCLI("check", "-c", config("select * from nowhere", `{url: "postgres://nobody@127.0.0.1:1/x"}`))
+		if code != exitFailed || !strings.Contains(out, "query hubs: ") || !strings.Contains(out, "nowhere") || !strings.Contains(out, "\n2 problems\n") {
+			r.t.Errorf("exit status %d and\n%s\nwant two problems", code, out)
+		}
+	})
+}

@@ -25,7 +25,9 @@ SIGINT or SIGTERM stops it cleanly: what is under way is waited for, within rela
 A second one ends it at once; what was under way then may be sent twice.
 
 The log goes to standard error: a line for each attempt to deliver, and what an operator should know. With listen in the
-configuration, /healthz, /readyz and /metrics are served, the dashboard at / and the API at /api/v1.`,
+configuration, /healthz, /readyz and /metrics are served, the dashboard at / and the API at /api/v1.
+
+With OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER in the environment a span is sent of each call to a destination.`,
 		Example: `  pillarbox run
   pillarbox run -c /etc/pillarbox/pillarbox.yaml --log-format json --log-attempts=false`,
 		Args: noArgs,

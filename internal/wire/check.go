@@ -50,6 +50,7 @@ func Check(ctx context.Context, c *config.Config) []Finding {
 	if c.ServesDashboard() {
 		findings = append(findings, checkAccess(c))
 	}
+	findings = append(findings, checkReconcile(ctx, c, db)...)
 	return append(findings, destinations...)
 }
 
