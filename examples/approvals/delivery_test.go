@@ -151,6 +151,37 @@ func truths(rows []string) []string {
 	return rows
 }
 
+// What is refused for good stands in quarantine with its code, and the trail goes on. An event that a script has put into the log, and
+// that breaks the contract, is not sent at all.
+func TestRefusedForGood(t *testing.T) {
+	onBoth(t, func(t *testing.T, dialect string) {
+		var sent atomic.Int64
+		b := newBench(t, dialect, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if sent.Add(1) == 1 {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				return
+			}
+			w.WriteHeader(http.StatusAccepted)
+		}))
+		_, err := b.db.ExecContext(t.Context(), `insert into outbox_event (topic_name, partition_key, event_type, schema_ref, payload)
+			values ('approval.audit', 'approvals', 'approval.use', 'audit-core.event.v1alpha1', '{"token": "hunter2"}')`)
+		must(t, err)
+		service := b.office()
+		b.issued(service)
+		b.issued(service)
+		eventually(t, "the second is drained", func() bool {
+			return len(b.rows("select event_id from approval_outbox where drained_at is not null")) == 1
+		})
+		got := b.rows("select status, last_error_code from outbox_status order by seq")
+		if want := []string{"QUARANTINED SCHEMA_INVALID", "QUARANTINED HTTP_422", "PUBLISHED "}; !slices.Equal(got, want) {
+			t.Errorf("the ledger says %q, want %q", got, want)
+		}
+		if n := sent.Load(); n != 2 {
+			t.Errorf("%d requests, want two", n)
+		}
+	})
+}
+
 // What is sent has exactly the members that the audit store knows, and the payload's own bytes; the id is the Idempotency-Key, and
 // the body is signed.
 func TestWhatIsSent(t *testing.T) {
