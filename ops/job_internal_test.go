@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
@@ -100,9 +101,14 @@ func TestJobRoom(t *testing.T) {
 		{MaxJobRate, 0, 0, time.Second, jobChunk},
 		{1000, 600, 590, time.Second, 10},
 	} {
-		s := jobStep{Job: Job{JobRequest: JobRequest{RatePerSecond: c.rate, MaxEvents: c.max}, Affected: c.affected}}
+		s := jobStep{Ops: &Ops{dialect: schema.Postgres}, Job: Job{Affected: c.affected}}
+		s.RatePerSecond, s.MaxEvents = c.rate, c.max
 		if got := s.room(c.unused); got != c.want {
 			t.Errorf("%+v: got %d", c, got)
+		}
+		s.dialect = schema.SQLite
+		if got := s.room(c.unused); got != min(c.want, jobSmall) {
+			t.Errorf("%+v in SQLite: got %d", c, got)
 		}
 	}
 }

@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// jobLook is how many rows one statement looks at, whether they fit or not, jobChunk how many are changed in one transaction.
+	// jobLook is how many rows one statement looks at, whether they fit or not, jobChunk how many are changed in one transaction,
+	// and jobSmall in SQLite.
 	jobLook  = 5_000
 	jobChunk = 5_000
+	jobSmall = 500
 	// What an estimate looks at and counts, at most.
 	estimateLook  = 500_000
 	estimateCount = 100_000

@@ -91,15 +91,28 @@ func (r *jobRunner) running(ctx context.Context) ([]int64, error) {
 // work does what a job may do by now, in chunks, and not for longer than others should wait.
 func (r *jobRunner) work(ctx context.Context, id int64) {
 	for began := time.Now(); ctx.Err() == nil && time.Since(began) < jobTick; {
+		start := time.Now()
 		again, err := r.chunk(ctx, id)
 		if err != nil && ctx.Err() == nil {
 			r.failed(ctx, id, err)
 			return
 		}
 		delete(r.rests, id)
+		if !r.isPostgres() {
+			r.giveWay(ctx, time.Since(start))
+		}
 		if !again {
 			return
 		}
+	}
+}
+
+// giveWay rests as long as a chunk took. SQLite has one write lock and no queue for it: who takes it again at once keeps the
+// others from it, be they the relay, a producer, or the operator who wants to pause the job.
+func (r *jobRunner) giveWay(ctx context.Context, took time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(min(took, jobIdle)):
 	}
 }
 
@@ -206,6 +219,9 @@ func (s *jobStep) room(unused time.Duration) int64 {
 	room := int64(min(unused, s.makeUp()).Seconds() * float64(s.RatePerSecond))
 	if s.MaxEvents > 0 {
 		room = min(room, s.MaxEvents-s.Affected)
+	}
+	if !s.isPostgres() {
+		room = min(room, jobSmall) // nobody else can write meanwhile
 	}
 	return min(max(room, 0), jobChunk)
 }
