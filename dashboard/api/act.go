@@ -71,6 +71,9 @@ func (a *api) readRepair(c *call, body *fields) (r ops.Repair) {
 	for _, path := range m.Holds(r.Payload) {
 		body.bad("payload", "holds the mask at %q: send the value that belongs there", path)
 	}
+	for _, path := range m.HoldsBytes(r.PayloadBytes) {
+		body.bad("payload_bytes", "hold the mask at %q: send the bytes that belong there", path)
+	}
 	headers, _ := json.Marshal(r.Headers) // texts
 	for _, path := range m.Holds(headers) {
 		body.bad("headers", "hold the mask at %q: send the value that belongs there", path)

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pillarbox-dev/pillarbox/dashboard/api"
+	"github.com/pillarbox-dev/pillarbox/dashboard/mask"
 	"github.com/pillarbox-dev/pillarbox/ops"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
@@ -303,6 +305,13 @@ func TestMask(t *testing.T) {
 			`","payload":{"iban":"(masked)","n":2},"headers":{"Token":"(masked)"}}`, 422, &p)
 		if len(p.Errors) != 2 || p.Errors[0].Pointer != "/payload" || p.Errors[1].Pointer != "/headers" {
 			b.Errorf("a repair with the mask in it: %+v", p)
+		}
+		for _, bytes := range []string{mask.Text, `{"iban":"(masked)"}`} { // as bytes are shown
+			b.call("POST", fmt.Sprintf("/destinations/d/deliveries/%d/repair", seq), fmt.Sprintf(`{"version":%q,"payload_bytes":%q}`,
+				b.version("evt-1"), base64.StdEncoding.EncodeToString([]byte(bytes))), 422, &p)
+			if len(p.Errors) != 1 || p.Errors[0].Pointer != "/payload_bytes" {
+				b.Errorf("a repair with the mask in its bytes: %+v", p)
+			}
 		}
 	})
 }

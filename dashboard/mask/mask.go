@@ -84,6 +84,14 @@ func (m *Mask) Holds(document json.RawMessage) (paths []string) {
 	return paths
 }
 
+// HoldsBytes does the same for what Bytes has shown.
+func (m *Mask) HoldsBytes(payload []byte) (paths []string) {
+	if m.Any() && string(bytes.TrimSpace(payload)) == Text {
+		return []string{""}
+	}
+	return m.Holds(payload)
+}
+
 // Header returns the value to show of a header.
 func (m *Mask) Header(name, value string) string {
 	if m.Any() && m.names[strings.ToLower(name)] {

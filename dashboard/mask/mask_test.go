@@ -81,6 +81,20 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+func TestHoldsBytes(t *testing.T) {
+	m := mask.New([]string{"iban"})
+	for payload, want := range map[string]int{
+		"\x00\x01DE02": 1, `{"iban":1,"a":{"iban":2}}`: 2, `"x"`: 0, "": 0,
+	} {
+		if got := m.HoldsBytes(m.Bytes([]byte(payload))); len(got) != want {
+			t.Errorf("what is shown of %q holds the mask at %q, want %d places", payload, got, want)
+		}
+		if got := m.HoldsBytes([]byte(payload)); len(got) != 0 {
+			t.Errorf("%q holds the mask at %q, want none", payload, got)
+		}
+	}
+}
+
 // FuzzJSON: whatever the document, no value of a hidden field is left, and what comes out is JSON.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
