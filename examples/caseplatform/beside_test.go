@@ -130,7 +130,8 @@ func (b *beside) wire() {
 		b.Errorf("the value is\n%s\nwant\n%s", r.Value, want)
 	}
 	within(b.T, time.Minute, "the workflow instance is told", func() bool {
-		const told = `select count(*) from workflow.instance where business_key = 'WIRE-1' and correlations = 1 and correlation_id = 'corr-WIRE-1'`
+		const told = `select count(*) from workflow.instance
+			where business_key = 'WIRE-1' and correlations = 1 and correlation_id = 'corr-WIRE-1'`
 		return number(b.T, b.engine, told) == 1
 	})
 }
@@ -139,10 +140,13 @@ func (b *beside) wire() {
 func (b *beside) handled(more uint64) {
 	b.Helper()
 	from := b.flow.Stats().Handled
-	within(b.T, time.Minute, fmt.Sprintf("%d more events are handled", more), func() bool { return b.flow.Stats().Handled >= from+more })
+	within(b.T, time.Minute, fmt.Sprintf("%d more events are handled", more), func() bool {
+		return b.flow.Stats().Handled >= from+more
+	})
 }
 
-// killRelays kills, twice, the relay that has the lease, in the midst of its work. The other one goes on when the lease has run out.
+// killRelays kills, twice, the relay that has the lease, in the midst of its work. The other one goes on when the lease has
+// run out.
 func (b *beside) killRelays(relays []*program) {
 	b.Helper()
 	for range 2 {
@@ -222,7 +226,7 @@ func (b *beside) reconciled() {
 	b.exec(`update case_core.case_file set status = 'ACCEPTED', version = 2, accepted_at = now(), accepted_by = 'a script'
 		where case_id = 'PLANT-1'`)
 	out := b.pillarbox(1, "reconcile", "-c", "pillarbox.yaml", "--json")
-	for _, want := range []string{`"accepted-without-event"`, `"PLANT-1"`, `"a script"`, "somebody changed the case past the service"} {
+	for _, want := range []string{`"accepted-without-event"`, `"PLANT-1"`, `"a script"`, "changed the case past the service"} {
 		if !strings.Contains(out, want) || strings.Count(out, `"case_id"`) != 1 {
 			b.Errorf("reconcile does not find the planted case alone, with %s:\n%s", want, out)
 		}
@@ -241,13 +245,13 @@ func (b *beside) reconciled() {
 	b.pillarbox(0, "reconcile", "-c", "pillarbox.yaml")
 }
 
-// poison is docs/runbooks/poison-event.md: an import script has written an event that breaks its contract. It is quarantined, what
-// comes after it for the same case waits, and no other case does. Repaired, both arrive, in order.
+// poison is docs/runbooks/poison-event.md: an import script has written an event that breaks its contract. It is quarantined,
+// what comes after it for the same case waits, and no other case does. Repaired, both arrive, in order.
 func (b *beside) poison() {
 	b.Helper()
 	tx, err := b.cases.Begin(b.Context())
 	must(b.T, err)
-	defer tx.Rollback(context.Background())
+	defer func() { _ = tx.Rollback(context.Background()) }() // after a commit it does nothing
 	for _, sql := range []string{
 		`insert into case_core.case_file (case_id, tenant_id, status, version) values ('POISON-1', 'registry', 'SUBMITTED', 1)`,
 		`insert into case_core.case_audit_log (case_id, version, action, actor, correlation_id)
@@ -268,7 +272,8 @@ func (b *beside) poison() {
 		b.Fatalf("accept POISON-1: %d %s", answer.StatusCode, body)
 	}
 	status := func(dedupKey string) string {
-		return text(b.T, b.cases, `select concat_ws(' ', status, last_error_code) from integration.outbox_status where dedup_key = $1`, dedupKey)
+		const query = `select concat_ws(' ', status, last_error_code) from integration.outbox_status where dedup_key = $1`
+		return text(b.T, b.cases, query, dedupKey)
 	}
 	within(b.T, time.Minute, "the poison is quarantined", func() bool {
 		return status("CaseSubmitted/POISON-1/1") == "QUARANTINED SCHEMA_INVALID"
@@ -294,7 +299,8 @@ func (b *beside) poison() {
 		must(b.T, err)
 		must(b.T, os.WriteFile(mended, text, 0o600))
 	}
-	repair := []string{"repair", "-c", "pillarbox.yaml", "lifecycle", id, "--payload", mended, "--reason", "the import left the time out"}
+	const reason = "the import left the time out"
+	repair := []string{"repair", "-c", "pillarbox.yaml", "lifecycle", id, "--payload", mended, "--reason", reason}
 	mend("yesterday")
 	b.pillarbox(1, repair...) // a repair is held to the contract too
 	mend("2026-11-30T08:14:00Z")
@@ -306,7 +312,7 @@ func (b *beside) poison() {
 	if n := b.status().Quarantined.Count; n != 0 {
 		b.Errorf("status shows %d in quarantine, want 0", n)
 	}
-	if out := b.pillarbox(0, "log", "-c", "pillarbox.yaml"); !strings.Contains(out, "the import left the time out") {
+	if out := b.pillarbox(0, "log", "-c", "pillarbox.yaml"); !strings.Contains(out, reason) {
 		b.Errorf("the operators' log does not tell of the repair:\n%s", out)
 	}
 }

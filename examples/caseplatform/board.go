@@ -12,9 +12,11 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-// newBoard returns the dashboard of the relay inside the service, and its guard. Without credentials the guard lets in who sits at
-// this machine, and nobody else; access.Config takes tokens and users.
-func newBoard(db *sql.DB, c relay.Config, r *relay.Relay, contracts *contract.Contracts) (*dashboard.Dashboard, http.Handler, error) {
+// newBoard returns the dashboard of the relay inside the service, and the same behind its guard. Without credentials the guard
+// lets in who sits at this machine, and nobody else; access.Config takes tokens and users.
+func newBoard(
+	db *sql.DB, c relay.Config, r *relay.Relay, contracts *contract.Contracts,
+) (*dashboard.Dashboard, http.Handler, error) {
 	look, err := ops.New(db, outbox.Postgres, outboxSchema)
 	if err != nil {
 		return nil, nil, err

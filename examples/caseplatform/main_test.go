@@ -178,7 +178,7 @@ func within(t *testing.T, most time.Duration, what string, true func() bool) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
@@ -189,7 +189,7 @@ func freeAddress(t *testing.T) string {
 func TestDemo(t *testing.T) {
 	address := freeAddress(t)
 	p := start(t, asCasePlatform, nil, "--duration", "8s", "--json", "--listen", address)
-	within(t, time.Minute, "the dashboard shows the destination", func() bool { return shows(address, destinationName) })
+	within(t, time.Minute, "the dashboard shows the destination", func() bool { return shows(t, address, destinationName) })
 	if code := p.wait(90 * time.Second); code != 0 {
 		t.Errorf("exit status %d, want 0", code)
 	}
@@ -197,7 +197,7 @@ func TestDemo(t *testing.T) {
 	if err := json.Unmarshal(p.out.Bytes(), &r); err != nil {
 		t.Fatalf("standard output is no JSON object of numbers: %v\n%s", err, p.out.String())
 	}
-	keys := []string{"committed", "delivered", "duplicates", "false", "lost", "out_of_order", "quarantined", "relay_kills", "rolled_back", "seconds"}
+	keys := strings.Fields("committed delivered duplicates false lost out_of_order quarantined relay_kills rolled_back seconds")
 	if got := slices.Sorted(maps.Keys(r)); !slices.Equal(got, keys) {
 		t.Errorf("keys = %q, want %q", got, keys)
 	}
@@ -215,8 +215,11 @@ func TestDemo(t *testing.T) {
 }
 
 // shows tells whether the page at an address says something.
-func shows(address, what string) bool {
-	answer, err := http.Get("http://" + address + "/")
+func shows(t *testing.T, address, what string) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
+	must(t, err)
+	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return false
 	}
@@ -227,7 +230,7 @@ func shows(address, what string) bool {
 
 // A service that cannot listen says what to do, and ends.
 func TestTakenAddress(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer taken.Close()
 	var out, errOut bytes.Buffer

@@ -131,8 +131,8 @@ var books = []struct{ of, what, query string }{
 		where version <> before + 1`},
 	{"engine", "events handled without the inbox", `select count(*) from workflow.case_history h
 		where not exists (select from workflow.outbox_inbox i where i.event_id = h.event_id)`},
-	{"engine", "instances not told exactly once", `select count(*) from workflow.case_view v join workflow.instance i on i.business_key = v.case_id
-		where i.correlations <> case v.status when 'ACCEPTED' then 1 else 0 end`},
+	{"engine", "instances not told exactly once", `select count(*) from workflow.case_view v
+		join workflow.instance i on i.business_key = v.case_id where i.correlations <> case v.status when 'ACCEPTED' then 1 else 0 end`},
 	{"engine", "cases without an instance", `select count(*) from workflow.case_view v
 		where not exists (select from workflow.instance i where i.business_key = v.case_id)`},
 	{"engine", "dead letters", `select count(*) from workflow.outbox_inbox i
@@ -151,7 +151,8 @@ func (w *world) books() {
 			w.Errorf("%s: %d", b.what, n)
 		}
 	}
-	const all = `select coalesce(md5(string_agg(concat_ws(' ', case_id, tenant_id, status, version), ',' order by case_id)), '') from `
+	const all = `select coalesce(md5(string_agg(concat_ws(' ', case_id, tenant_id, status, version), ',' order by case_id)), '')
+		from `
 	if text(w.T, w.cases, all+"case_core.case_file") != text(w.T, w.engine, all+"workflow.case_view") {
 		w.Error("the workflow engine's projection is not what the service has")
 	}

@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +23,7 @@ func newDestination(args processArgs) (_ relay.Destination, closeIt func(), err 
 	if args.Brokers == nil {
 		return &poster{args: args}, func() {}, nil
 	}
-	d, err := kafka.New(kafka.Config{Brokers: args.Brokers, Topic: args.Topic, MaxBatch: 20})
+	d, err := kafka.New(kafka.Config{Brokers: args.Brokers, Topic: args.Topic, MaxBatch: cmp.Or(args.Batch, 20)})
 	if err != nil {
 		return nil, nil, err
 	}

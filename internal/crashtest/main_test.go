@@ -28,9 +28,10 @@ type processArgs struct {
 	Dialect  string
 	Database string
 	Receiver string // URL
-	// Brokers and Topic, when given, are where a relay sends events instead.
+	// Brokers and Topic, when given, are where a relay sends events instead; Batch is how many at once, 20 by default.
 	Brokers []string
 	Topic   string
+	Batch   int
 	// Point and Nth are where a relay kills itself; "" is nowhere.
 	Point relaytest.Point
 	Nth   int
