@@ -111,8 +111,8 @@ func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, target ops.Ta
 	for i := range p.Cards {
 		c := &p.Cards[i]
 		if what == "repair" && c.Destination == target.Destination && c.CanRepair {
-			c.Repair.Payload, c.Repair.Headers, c.Repair.Reason = r.PostForm.Get("payload"), r.PostForm.Get("headers"), r.PostForm.Get("reason")
-			c.Repair.Open, c.Repair.Problem = true, n.Text
+			c.Repair.Payload, c.Repair.Headers = r.PostForm.Get("payload"), r.PostForm.Get("headers")
+			c.Repair.Reason, c.Repair.Open, c.Repair.Problem = r.PostForm.Get("reason"), true, n.Text
 		}
 	}
 	d.write(w, r, viewEvent(d), status, n, p)
@@ -159,31 +159,22 @@ func changed(detail ops.EventDetail, m *mask.Mask, payload, headers string) (ops
 	was := formOf(detail, m)
 	payload, headers = lines(payload), lines(headers)
 	if !was.Bytes && payload != lines(was.Payload) {
-		if err := checkJSON("The payload", payload); err != nil {
+		if err := check("The payload", payload, m); err != nil {
 			return change, err
-		}
-		if hidden := m.Holds(json.RawMessage(payload)); len(hidden) > 0 {
-			return change, &statusError{http.StatusUnprocessableEntity, "The payload holds " + mask.Text + " at " + strings.Join(hidden, ", "),
-				"Write the values there, or leave the repair to somebody who may see them."}
 		}
 		change.Payload = alike(json.RawMessage(payload), detail.Payload)
 	}
 	if headers != lines(was.Headers) {
-		if err := checkJSON("The headers", headers); err != nil {
+		if err := check("The headers", headers, m); err != nil {
 			return change, err
 		}
-		if hidden := m.Holds(json.RawMessage(headers)); len(hidden) > 0 {
-			return change, &statusError{http.StatusUnprocessableEntity, "The headers hold " + mask.Text + " at " + strings.Join(hidden, ", "),
-				"Write the values there, or leave the repair to somebody who may see them."}
-		}
 		if err := json.Unmarshal([]byte(headers), &change.Headers); err != nil || change.Headers == nil {
-			return change, &statusError{http.StatusUnprocessableEntity, "The headers are no flat object of strings",
-				`Write {"name": "value"}, every value in quotes.`}
+			return change, wrong("The headers are no flat object of strings", `Write {"name": "value"}, every value in quotes.`)
 		}
 	}
 	if change.Payload == nil && change.Headers == nil {
-		return change, &statusError{http.StatusUnprocessableEntity, "The payload and the headers are what they were",
-			"Change what is wrong in them, or use “Retry” to send it again as it is."}
+		return change, wrong("The payload and the headers are what they were",
+			"Change what is wrong in them, or use “Retry” to send it again as it is.")
 	}
 	return change, nil
 }
@@ -203,11 +194,15 @@ func alike(document, like json.RawMessage) json.RawMessage {
 	return document
 }
 
-// checkJSON says where a text stops being JSON.
-func checkJSON(what, text string) error {
-	var any json.RawMessage
-	err := json.Unmarshal([]byte(text), &any)
+// check says where a text stops being JSON, and whether it holds what was masked when it was shown.
+func check(what, text string, m *mask.Mask) error {
+	var whole json.RawMessage
+	err := json.Unmarshal([]byte(text), &whole)
 	if err == nil {
+		if hidden := m.Holds(whole); len(hidden) > 0 {
+			return wrong(fmt.Sprintf("%s: %s stands at %s", what, mask.Text, strings.Join(hidden, ", ")),
+				"Write the values there, or leave the repair to somebody who may see them.")
+		}
 		return nil
 	}
 	where := ""
@@ -217,5 +212,5 @@ func checkJSON(what, text string) error {
 		line := strings.Count(before, "\n") + 1
 		where = fmt.Sprintf(", line %d, column %d", line, len([]rune(before[strings.LastIndexByte(before, '\n')+1:]))+1)
 	}
-	return &statusError{http.StatusUnprocessableEntity, what + " is not JSON" + where, "It says: " + err.Error()}
+	return wrong(what+" is not JSON"+where, "It says: "+err.Error())
 }

@@ -145,8 +145,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.guarded.ServeHTTP(w, r)
 }
 
-// Run takes a sample for the charts every few seconds until the context ends, and then ends all live pages, so that the server can
-// shut down. It is to be called at most once. Without it, samples are taken only while somebody looks.
+// Run takes a sample for the charts every few seconds until the context ends, and then ends all live pages, so that the server
+// can shut down. It is to be called at most once. Without it, samples are taken only while somebody looks.
 func (d *Dashboard) Run(ctx context.Context) {
 	defer close(d.ended)
 	tick := time.NewTicker(sampleEvery)

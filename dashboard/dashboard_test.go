@@ -109,7 +109,8 @@ var links = regexp.MustCompile(`(?:href|action|src|data-stream|formaction)="(/[^
 func TestBase(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.Base = "/outbox/" })
 	seq := s.quarantined(event(`{}`))
-	for _, path := range []string{"/outbox/", fmt.Sprint("/outbox/events/", seq), "/outbox/quarantine", "/outbox/jobs/new", "/outbox/destinations/d"} {
+	for _, path := range []string{"/", fmt.Sprint("/events/", seq), "/quarantine", "/jobs/new", "/destinations/d"} {
+		path = "/outbox" + path
 		status, body := s.get(path)
 		found := links.FindAllStringSubmatch(body, -1)
 		if status != 200 || len(found) < 10 {
@@ -151,7 +152,8 @@ func TestMask(t *testing.T) {
 	e.Headers = map[string]string{"X-Card": "4111"}
 	seq := s.quarantined(e)
 	path := fmt.Sprint("/events/", seq)
-	if _, body := s.get(path); strings.Contains(body, "DE02") || strings.Contains(body, "4111") || !strings.Contains(body, "(masked)") {
+	_, body := s.get(path)
+	if strings.Contains(body, "DE02") || strings.Contains(body, "4111") || !strings.Contains(body, "(masked)") {
 		t.Errorf("the page shows what is masked:\n%s", body)
 	}
 	headers := "{\n  \"X-Card\": \"(masked)\"\n}"
@@ -180,7 +182,7 @@ func TestForms(t *testing.T) {
 	s := newSite(t, nil)
 	seq := s.quarantined(event(`{"a":1}`))
 	path := fmt.Sprint("/events/", seq, "/d/")
-	job := "/jobs"
+	const job, payload, headers = "/jobs", "{\n  \"a\": 1\n}", "{\n  \"tenantId\": \"n\"\n}"
 	for name, c := range map[string]struct {
 		path   string
 		form   []string
@@ -191,8 +193,8 @@ func TestForms(t *testing.T) {
 		"an old version":         {path + "retry", []string{"version", "0.QUARANTINED.9.0"}, 409, "was quicker"},
 		"an unknown action":      {path + "burn", nil, 404, ""},
 		"an unknown destination": {fmt.Sprint("/events/", seq, "/e/retry"), nil, 404, ""},
-		"nothing changed":        {path + "repair", []string{"payload", "{\n  \"a\": 1\n}", "headers", "{\n  \"tenantId\": \"n\"\n}"}, 422, "are what they were"},
-		"broken headers":         {path + "repair", []string{"payload", "{\n  \"a\": 1\n}", "headers", `{"a": 1}`}, 422, "no flat object"},
+		"nothing changed":        {path + "repair", []string{"payload", payload, "headers", headers}, 422, "are what they were"},
+		"broken headers":         {path + "repair", []string{"payload", payload, "headers", `{"a": 1}`}, 422, "no flat object"},
 		"many, none picked":      {"/quarantine", []string{"do", "retry"}, 422, "pick at least one"},
 		"many, nothing chosen":   {"/quarantine", []string{"pick", "x"}, 422, "choose"},
 		"many, no reason":        {"/quarantine", []string{"do", "discard", "pick", "x"}, 422, "say why"},
@@ -214,7 +216,8 @@ func TestForms(t *testing.T) {
 			}
 		})
 	}
-	if status, _ := s.post(path+"retry", s.form(seq, "payload", strings.Repeat("x", maxForm))); status != http.StatusRequestEntityTooLarge {
+	large := s.form(seq, "payload", strings.Repeat("x", maxForm))
+	if status, _ := s.post(path+"retry", large); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a form that is too large: got %d", status)
 	}
 }

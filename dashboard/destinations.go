@@ -28,7 +28,8 @@ type endpointRow struct {
 	Code    string // why it is not closed
 }
 
-// endpoints puts together the endpoints of a destination and what this process knows of their breakers. Those in trouble come first.
+// endpoints puts together the endpoints of a destination and what this process knows of their breakers. Those in trouble come
+// first.
 func (d *Dashboard) endpoints(ctx context.Context, row destinationRow) ([]endpointRow, error) {
 	known, err := d.config.Endpoints(ctx, row.Destination)
 	if err != nil {
@@ -95,7 +96,7 @@ func (d *Dashboard) steerDestination(w http.ResponseWriter, r *http.Request) {
 	switch what {
 	case "pause":
 		if a.Reason == "" {
-			err = &statusError{http.StatusUnprocessableEntity, "The reason is missing", "Say why, for the next one who looks."}
+			err = wrong("The reason is missing", "Say why, for the next one who looks.")
 			break
 		}
 		err = d.config.Ops.Pause(r.Context(), name, a)
@@ -112,7 +113,7 @@ func (d *Dashboard) steerDestination(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ops.ErrNotPaused):
 		err = &statusError{http.StatusConflict, "It is not paused", "Somebody may have been quicker."}
 	case errors.Is(err, ops.ErrUnknownDestination):
-		err = &statusError{http.StatusConflict, "No relay has worked on it yet", "Start one with “pillarbox run”; then it can be paused."}
+		err = notStarted(http.StatusConflict)
 	}
 	status, n := d.refusal(err)
 	if n == nil {

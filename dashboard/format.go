@@ -138,9 +138,9 @@ func coarse(d time.Duration) string {
 
 // timeElement shows a time as the distance from now, and the exact one on hover.
 func timeElement(t, now time.Time) template.HTML {
-	exact := t.UTC().Format("2006-01-02 15:04:05.000 UTC")
-	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339Nano) + `" title="` + exact + `">` + // #nosec: no text of others
-		ago(t, now) + `</time>`)
+	const element = `<time datetime="%s" title="%s">%s</time>`
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(element, t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05.000 UTC"), ago(t, now)))
 }
 
 // word turns a constant like LOCK_WAIT into the end of a class name.

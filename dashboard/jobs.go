@@ -152,9 +152,11 @@ func (d *Dashboard) jobForm(r *http.Request, v url.Values) (form newJob, request
 		}
 		return n
 	}
-	request.RatePerSecond, request.MaxEvents = int(number("At most per second", "rate_per_second")), number("At most in all", "max_events")
+	request.RatePerSecond = int(number("At most per second", "rate_per_second"))
+	request.MaxEvents = number("At most in all", "max_events")
 	form = newJob{
-		Form: d.filterForm(f, nil, names), Kind: request.Kind, Rate: v.Get("rate_per_second"), Max: v.Get("max_events"), Reason: v.Get("reason"),
+		Form: d.filterForm(f, nil, names), Kind: request.Kind,
+		Rate: v.Get("rate_per_second"), Max: v.Get("max_events"), Reason: v.Get("reason"),
 	}
 	if f.Destination == "" && len(names) == 1 {
 		form.Form.Destination = names[0]
@@ -184,7 +186,7 @@ func (d *Dashboard) startJob(w http.ResponseWriter, r *http.Request) {
 	job, err := d.config.Ops.StartJob(r.Context(), request, action(r))
 	if err != nil {
 		if errors.Is(err, ops.ErrUnknownDestination) {
-			err = &statusError{http.StatusUnprocessableEntity, "No relay has worked on this destination yet", "Start one with “pillarbox run”."}
+			err = notStarted(http.StatusUnprocessableEntity)
 		}
 		status, n := d.refusal(err)
 		if n == nil {

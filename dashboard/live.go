@@ -13,8 +13,8 @@ import (
 )
 
 // Limits on live pages: how many at once, how often each is looked at, and when a browser has to come again, so that a stream
-// that nobody reads any more does not stay for ever. A page that takes the database long is looked at less often, so that no stream
-// costs more than a twentieth of a connection.
+// that nobody reads any more does not stay for ever. A page that takes the database long is looked at less often, so that no
+// stream costs more than a twentieth of a connection.
 const (
 	maxStreams  = 64
 	liveEvery   = 2 * time.Second
@@ -67,7 +67,8 @@ func (d *Dashboard) fragments(name string, p page, into *fragments) error {
 // enough, or Run ends.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	target, err := url.ParseRequestURI(r.URL.Query().Get("page"))
-	if err != nil || len(r.URL.RawQuery) > maxLivePage || target.Host != "" || strings.HasPrefix(target.Path, "//") || target.Path == "/live" {
+	if err != nil || len(r.URL.RawQuery) > maxLivePage || target.Host != "" || strings.HasPrefix(target.Path, "//") ||
+		target.Path == "/live" {
 		http.Error(w, "page has to be the address of a page of this dashboard.", http.StatusBadRequest)
 		return
 	}

@@ -190,7 +190,8 @@ func (d destinationRow) attention(now time.Time) (all []attention) {
 		add("warn", page, "is paused by %s: %s", d.PausedBy, d.PausedReason)
 	}
 	if d.FailingSince != nil {
-		add("bad", page, "has been failing for %s, the last time with %s.", coarse(now.Sub(*d.FailingSince).Abs()+time.Second), d.LastErrorCode)
+		failing := coarse(now.Sub(*d.FailingSince).Abs() + time.Second)
+		add("bad", page, "has been failing for %s, the last time with %s.", failing, d.LastErrorCode)
 	}
 	if n := d.Quarantined; n.N > 0 {
 		link := "/quarantine?destination=" + url.QueryEscape(d.Destination)

@@ -57,6 +57,14 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text + ": " + e.hint }
 
+// wrong is what is wrong with a form.
+func wrong(text, hint string) error { return &statusError{http.StatusUnprocessableEntity, text, hint} }
+
+// notStarted is ops.ErrUnknownDestination in the words of pages.
+func notStarted(status int) *statusError {
+	return &statusError{status, "No relay has worked on this destination yet", "Start one with “pillarbox run”."}
+}
+
 // show makes a page of a view and writes it.
 func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, v view, status int, n *notice) {
 	r, cancel := withTimeout(r)
@@ -121,7 +129,7 @@ func (d *Dashboard) explain(err error) *statusError {
 	case errors.As(err, &refused):
 		return &statusError{http.StatusUnprocessableEntity, "That cannot be done", refused.Why}
 	case errors.Is(err, ops.ErrUnknownDestination):
-		return &statusError{http.StatusNotFound, "No relay has worked on this destination yet", "Start one with “pillarbox run”."}
+		return notStarted(http.StatusNotFound)
 	case errors.Is(err, ops.ErrNotFound):
 		return &statusError{http.StatusNotFound, "There is nothing here",
 			"It may have been deleted by retention, or the address is not right."}

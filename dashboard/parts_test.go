@@ -26,7 +26,8 @@ func TestFormats(t *testing.T) {
 		{count(ops.Count{N: 10_000, AtLeast: true}), "10,000+"}, {count(ops.Count{N: 9_999_999, Estimated: true}), "~9,999,999"},
 		{rate(0), "0.0"}, {rate(9.96), "10.0"}, {rate(12_345.6), "12,346"},
 		{percent(0), "0 %"}, {percent(0.0004), "< 0.1 %"}, {percent(0.088), "8.8 %"}, {percent(1), "100 %"},
-		{bytesText(0), "0 B"}, {bytesText(999), "999 B"}, {bytesText(1500), "1.5 kB"}, {bytesText(164_000), "164 kB"}, {bytesText(5e12), "5.0 TB"},
+		{bytesText(0), "0 B"}, {bytesText(999), "999 B"}, {bytesText(1500), "1.5 kB"}, {bytesText(164_000), "164 kB"},
+		{bytesText(5e12), "5.0 TB"},
 		{latency(0), "–"}, {latency(1500 * time.Microsecond), "1.5 ms"}, {latency(71 * time.Millisecond), "71 ms"},
 		{latency(1234 * time.Millisecond), "1.23 s"}, {latency(time.Hour), "1 h 00 min"},
 		{age(0), "< 1 s"}, {age(61 * time.Second), "1 min 01 s"}, {age(49 * time.Hour), "2 d 1 h"},
@@ -39,17 +40,20 @@ func TestFormats(t *testing.T) {
 			t.Errorf("got %q, want %q", c.got, c.want)
 		}
 	}
-	if got := string(timeElement(now, now)); !strings.Contains(got, `title="2026-11-30 12:00:00.000 UTC"`) || !strings.Contains(got, ">just now<") {
-		t.Errorf("got %s", got)
+	const want = `<time datetime="2026-11-30T12:00:00Z" title="2026-11-30 12:00:00.000 UTC">just now</time>`
+	if got := string(timeElement(now, now)); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 // TestFilterRoundTrip: the filter that a page's own links carry is the filter that it was asked for.
 func TestFilterRoundTrip(t *testing.T) {
 	f := ops.Filter{
-		Destination: "d", Statuses: []relay.Status{relay.StatusFailed, relay.StatusQuarantined}, Topics: relay.Topics{"a.*", "b"}, Key: "k 1",
+		Destination: "d", Statuses: []relay.Status{relay.StatusFailed, relay.StatusQuarantined},
+		Topics: relay.Topics{"a.*", "b"}, Key: "k 1",
 		AggregateType: "order", AggregateID: "1", EventType: "T", ErrorCode: "HTTP_422", Endpoint: "acme",
-		Since: time.Date(2026, 11, 29, 8, 15, 0, 0, time.UTC), Until: time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC), FromSeq: 3, ToSeq: 70_000,
+		Since: time.Date(2026, 11, 29, 8, 15, 0, 0, time.UTC), Until: time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC),
+		FromSeq: 3, ToSeq: 70_000,
 	}
 	again, err := url.ParseQuery(filterValues(f).Encode())
 	if err != nil {
@@ -74,7 +78,8 @@ func TestFilterTellsAllProblems(t *testing.T) {
 	if len(problems) != 5 {
 		t.Errorf("got %d problems, want 5: %q", len(problems), problems)
 	}
-	if _, problems := parseFilter(url.Values{"since": {"2026-11-29T08:15:30Z"}, "until": {" 2026-11-29T08:15:30 "}}); len(problems) > 0 {
+	good := url.Values{"since": {"2026-11-29T08:15:30Z"}, "until": {" 2026-11-29T08:15:30 "}}
+	if _, problems := parseFilter(good); len(problems) > 0 {
 		t.Errorf("got %q of good times", problems)
 	}
 }
@@ -91,8 +96,9 @@ func TestChanged(t *testing.T) {
 		want             ops.Repair
 		problem          string
 	}{
-		"nothing":         {compact, dos(was.Payload), dos(was.Headers), ops.Repair{}, "are what they were"},
-		"the payload":     {compact, dos(strings.Replace(was.Payload, "1.0", "2.00", 1)), dos(was.Headers), ops.Repair{Payload: json.RawMessage(`{"a":2.00,"b":[1,2]}`)}, ""},
+		"nothing": {compact, dos(was.Payload), dos(was.Headers), ops.Repair{}, "are what they were"},
+		"the payload": {compact, dos(strings.Replace(was.Payload, "1.0", "2.00", 1)), dos(was.Headers),
+			ops.Repair{Payload: json.RawMessage(`{"a":2.00,"b":[1,2]}`)}, ""},
 		"the headers":     {compact, was.Payload, `{"x": "2", "y": ""}`, ops.Repair{Headers: map[string]string{"x": "2", "y": ""}}, ""},
 		"no header":       {compact, was.Payload, `{}`, ops.Repair{Headers: map[string]string{}}, ""},
 		"in its spacing":  {spaced, "{\n  \"a\": 2\n}", "{}", ops.Repair{Payload: json.RawMessage("{\n  \"a\": 2\n}")}, ""},
@@ -172,8 +178,9 @@ func TestLive(t *testing.T) {
 	s := newSite(t, nil)
 	stop := s.run()
 	var bodies []*bufio.Reader
+	address := s.server.URL + "/live?page=" + url.QueryEscape("/events?statuses=FAILED")
 	for n := range maxStreams + 1 {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.server.URL+"/live?page="+url.QueryEscape("/events?statuses=FAILED"), nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		s.must(err)
 		answer, err := http.DefaultClient.Do(request)
 		s.must(err)
@@ -189,7 +196,8 @@ func TestLive(t *testing.T) {
 		}
 		bodies = append(bodies, bufio.NewReader(answer.Body))
 	}
-	if first := message(bodies[0]); !strings.Contains(first, "Nothing fits this filter") || !strings.HasPrefix(first, "event: parts\n") {
+	first := message(bodies[0])
+	if !strings.Contains(first, "Nothing fits this filter") || !strings.HasPrefix(first, "event: parts\n") {
 		t.Errorf("the first message is %q", first)
 	}
 	if second := message(bodies[0]); second != "event: parts\ndata: {}\n" {
@@ -200,7 +208,8 @@ func TestLive(t *testing.T) {
 		for message(body) != "" {
 		}
 	}
-	for _, page := range []string{"", "http://evil.example/", "//evil.example/", "/live?page=/", "/" + strings.Repeat("x", maxLivePage)} {
+	long := "/" + strings.Repeat("x", maxLivePage)
+	for _, page := range []string{"", "http://evil.example/", "//evil.example/", "/live?page=/", long} {
 		if status, _ := s.get("/live?page=" + url.QueryEscape(page)); status != http.StatusBadRequest {
 			t.Errorf("a stream of %.30q: got %d, want 400", page, status)
 		}
@@ -248,7 +257,8 @@ func TestStates(t *testing.T) {
 		want string
 	}{
 		{relay.UnitStatus{Alive: true, Leased: true}, "leased"}, {relay.UnitStatus{Alive: true, Holder: "x"}, "standing by"},
-		{relay.UnitStatus{Leased: true}, "failing"}, {relay.UnitStatus{Alive: true, Err: fmt.Errorf("x")}, "failing"}, {relay.UnitStatus{Alive: true}, "waiting"},
+		{relay.UnitStatus{Leased: true}, "failing"}, {relay.UnitStatus{Alive: true, Err: fmt.Errorf("x")}, "failing"},
+		{relay.UnitStatus{Alive: true}, "waiting"},
 	} {
 		if got := unitState(u.unit); got != u.want {
 			t.Errorf("%+v: got %s, want %s", u.unit, got, u.want)

@@ -72,8 +72,9 @@ func (s *site) quarantined(e outbox.Event) int64 {
 	_, err = tx.ExecContext(s.Context(), `insert into outbox_cursor (destination, position) values ('d', ?1)
 		on conflict (destination, shard) do update set position = ?1`, seq)
 	s.must(err)
-	_, err = tx.ExecContext(s.Context(), `insert into outbox_delivery (destination, seq, status, attempt_count, endpoint, last_attempt_at,
-		last_error_code, last_error_message) values ('d', ?1, 'QUARANTINED', 1, '', 1764460000123456, 'HTTP_422', 'no such <b>customer</b>')`, seq)
+	_, err = tx.ExecContext(s.Context(), `insert into outbox_delivery (destination, seq, status, attempt_count, endpoint,
+			last_attempt_at, last_error_code, last_error_message)
+		values ('d', ?1, 'QUARANTINED', 1, '', 1764460000123456, 'HTTP_422', 'no such <b>customer</b>')`, seq)
 	s.must(err)
 	s.must(tx.Commit())
 	return seq
@@ -81,7 +82,8 @@ func (s *site) quarantined(e outbox.Event) int64 {
 
 func (s *site) status(seq int64) (status string) {
 	s.Helper()
-	s.must(s.db.QueryRowContext(s.Context(), `select status from outbox_delivery where destination = 'd' and seq = ?1`, seq).Scan(&status))
+	const query = `select status from outbox_delivery where destination = 'd' and seq = ?1`
+	s.must(s.db.QueryRowContext(s.Context(), query, seq).Scan(&status))
 	return status
 }
 
@@ -131,7 +133,9 @@ func (s *site) form(seq int64, more ...string) url.Values {
 }
 
 func event(payload string) outbox.Event {
-	return outbox.Event{Topic: "t", Type: "Placed", Key: "k", Payload: json.RawMessage(payload), Headers: map[string]string{"tenantId": "n"}}
+	return outbox.Event{
+		Topic: "t", Type: "Placed", Key: "k", Payload: json.RawMessage(payload), Headers: map[string]string{"tenantId": "n"},
+	}
 }
 
 // testLog fails a test when the dashboard logs an error.

@@ -109,8 +109,9 @@ func ms(n int) ops.Seconds { return ops.Seconds(time.Duration(n) * time.Millisec
 
 func TestEndpoints(t *testing.T) {
 	onBoth(t, func(b *box) {
-		b.exec(`insert into outbox_endpoint (destination, endpoint, url) values ('d', 'acme', 'https://user:word@acme.example/hook?key=secret')`)
-		b.exec(`insert into outbox_endpoint (destination, endpoint, url) values ('other', 'beta', 'https://beta.example')`)
+		const add = `insert into outbox_endpoint (destination, endpoint, url) values ($1, $2, $3)`
+		b.exec(add, "d", "acme", "https://user:word@acme.example/hook?key=secret")
+		b.exec(add, "other", "beta", "https://beta.example")
 		got, err := b.Endpoints(t.Context(), "d")
 		b.must(err)
 		want := ops.Endpoint{Endpoint: "acme", Address: "https://acme.example", Enabled: true}

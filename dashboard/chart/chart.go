@@ -1,5 +1,5 @@
 // Package chart draws lines over time as SVG, for pages that allow neither scripts nor styles within them: colours come from the
-// style sheet, by class. The numbers beside the axes are not in the drawing but beside it, so that they stay legible at any width.
+// style sheet, by class. The numbers of the axes are not in the drawing but beside it, so that they stay legible at any width.
 package chart
 
 import (
@@ -148,8 +148,8 @@ func series(line Line, class string, filled bool) gochart.ContinuousSeries {
 	return s
 }
 
-// stretched lets the drawing take the width that it is given. Of a line that is filled the library draws the area first, in the same
-// class.
+// stretched lets the drawing take the width that it is given. Of a line that is filled the library draws the area first, in the
+// same class.
 func stretched(svg string, filled bool) template.HTML {
 	const begin, line = "<svg ", `class="line-0 stroke fill"`
 	if filled {

@@ -25,7 +25,9 @@ func TestDraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	svg := string(c.SVG)
-	for _, part := range []string{`class="plot"`, `preserveAspectRatio="none"`, `class="line-0 stroke`, `class="line-1 stroke`, `aria-hidden="true"`} {
+	for _, part := range []string{
+		`class="plot"`, `preserveAspectRatio="none"`, `class="line-0 stroke`, `class="line-1 stroke`, `aria-hidden="true"`,
+	} {
 		if !strings.Contains(svg, part) {
 			t.Errorf("the drawing has no %s: %s", part, svg)
 		}
@@ -75,7 +77,8 @@ func TestDrawChooses(t *testing.T) {
 
 func TestRoundUp(t *testing.T) {
 	for _, c := range []struct{ value, want float64 }{
-		{0, 1}, {0.2, 1}, {1, 1}, {1.1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {10, 10}, {11, 20}, {999, 1000}, {1001, 2000}, {10_000_001, 20_000_000},
+		{0, 1}, {0.2, 1}, {1, 1}, {1.1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {10, 10}, {11, 20}, {999, 1000}, {1001, 2000},
+		{10_000_001, 20_000_000},
 	} {
 		if got := roundUp(c.value); got != c.want {
 			t.Errorf("roundUp(%v): got %v, want %v", c.value, got, c.want)

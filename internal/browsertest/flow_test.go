@@ -24,13 +24,13 @@ const text = "document.body.innerText"
 // poison commits an order that the receiver refuses, and waits until it stands in quarantine.
 func (r *rig) poison(n int) int64 {
 	r.t.Helper()
-	seq := r.enqueue(order(n, strings.Replace(fmt.Sprintf(goodOrder, fmt.Sprintf("order-%04d", n)), `"quantity":1`, `"quantity":"twelve"`, 1)))
+	seq := r.enqueue(order(n, badOrder(n)))
 	r.until("it is quarantined", func() bool { return r.status("suppliers", seq) == "QUARANTINED" })
 	return seq
 }
 
-// TestRepair: an operator sees on the first page that something is wrong, finds the event, repairs it, sees it published, and reads
-// in the log what was done.
+// TestRepair: an operator sees on the first page that something is wrong, finds the event, repairs it, sees it published, and
+// reads in the log what was done.
 func TestRepair(t *testing.T) {
 	r := newRig(t, "")
 	poison := r.poison(7)
@@ -44,7 +44,8 @@ func TestRepair(t *testing.T) {
 	js[any](b, `document.querySelector("#payload").value = document.querySelector("#payload").value.replace('"twelve"', '"twelve')`)
 	b.do(chromedp.SendKeys("#repair-reason", "the shop sent a word, the customer confirmed 12"), chromedp.Submit("#repair-reason"),
 		chromedp.WaitVisible(".act .problem"))
-	if got := js[string](b, `document.querySelector(".act .problem").innerText`); !strings.Contains(got, "not JSON, line 10, column") {
+	const problem = `document.querySelector(".act .problem").innerText`
+	if got := js[string](b, problem); !strings.Contains(got, "not JSON, line 10, column") {
 		t.Errorf("a broken payload is refused with %q", got)
 	}
 	if got := js[string](b, `document.querySelector("#payload").value`); !strings.Contains(got, `"twelve`) {
@@ -57,13 +58,13 @@ func TestRepair(t *testing.T) {
 	if problems := b.took(); len(problems) > 0 {
 		t.Errorf("the browser complains of %q", problems)
 	}
-	want := strings.Replace(fmt.Sprintf(goodOrder, "order-0007"), `"quantity":1`, `"quantity":12`, 1)
+	want := strings.Replace(goodOrder(7), `"quantity":1`, `"quantity":12`, 1)
 	if got := r.receiver.bodies(); len(got) != 1 || got[0] != want {
 		t.Errorf("the receiver has %q, want %q", got, want)
 	}
 	b.open(r.address + "/log")
 	story := js[string](b, `document.querySelector(".history").innerText`)
-	for _, part := range []string{"local operator", "repair", "suppliers", fmt.Sprint("event ", poison), "the customer confirmed 12"} {
+	for _, part := range []string{"local operator", "repair", "suppliers", fmt.Sprint("event ", poison), "customer confirmed 12"} {
 		if !strings.Contains(story, part) {
 			t.Errorf("the log does not tell %q:\n%s", part, story)
 		}
@@ -117,12 +118,13 @@ func TestLive(t *testing.T) {
 	})
 	b.open(r.address + "/")
 	js[any](b, `window.stays = true`)
-	last := `Number([...document.querySelectorAll(".tiles div")].find(e => e.innerText.includes("Last number")).querySelector("dd").innerText)`
+	last := `Number([...document.querySelectorAll(".tiles div")].find(e => e.innerText.includes("Last number"))
+		.querySelector("dd").innerText)`
 	if got := js[int](b, last); got != 0 {
 		t.Errorf("the last number is %d before there is an event", got)
 	}
 	for n := range 5 {
-		r.enqueue(order(n, fmt.Sprintf(goodOrder, fmt.Sprint(n))))
+		r.enqueue(order(n, goodOrder(n)))
 	}
 	b.until(last + " === 5 && window.stays")
 	b.until(`document.querySelector("[data-live=destinations]").innerText.includes("running")`)
@@ -150,7 +152,8 @@ func TestWithoutJavaScript(t *testing.T) {
 		}
 	}
 	b.do(chromedp.Navigate(fmt.Sprintf("%s/events/%d", r.address, poison)))
-	b.do(chromedp.Focus("#reason-suppliers"), call(input.InsertText, input.InsertTextParams{Text: "by hand"}), chromedp.KeyEvent(kb.Enter))
+	b.do(chromedp.Focus("#reason-suppliers"), call(input.InsertText, input.InsertTextParams{Text: "by hand"}),
+		chromedp.KeyEvent(kb.Enter))
 	r.until("it was retried", func() bool {
 		page, err := r.ops.Log(t.Context(), ops.LogFilter{Seq: poison}, ops.Page{})
 		return err == nil && len(page.Entries) == 1 && page.Entries[0].Action == "retry" && page.Entries[0].Reason == "by hand"
@@ -185,7 +188,8 @@ func TestKeyboard(t *testing.T) {
 			window.last = e;
 			const box = e.getBoundingClientRect(), style = getComputedStyle(e);
 			return [e.tagName + " " + (e.textContent.trim() || e.name || e.id).slice(0, 24),
-				e === document.body || !last || last === document.body || !!(last.compareDocumentPosition(e) & Node.DOCUMENT_POSITION_FOLLOWING),
+				e === document.body || !last || last === document.body ||
+					!!(last.compareDocumentPosition(e) & Node.DOCUMENT_POSITION_FOLLOWING),
 				e === document.body || box.width > 0 && box.height > 0 && box.top >= 0,
 				e === document.body || style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
 		})()`)
@@ -229,7 +233,8 @@ func TestManyAtOnce(t *testing.T) {
 	b := newTab(t)
 	b.open(r.address + "/quarantine")
 	b.do(chromedp.Click("tbody tr:nth-child(1) input[type=checkbox]"), chromedp.Click("tbody tr:nth-child(3) input[type=checkbox]"),
-		chromedp.SendKeys("#reason", "duplicates of a test"), chromedp.Click(`button[value=discard]`), chromedp.WaitVisible(".notice-good"))
+		chromedp.SendKeys("#reason", "duplicates of a test"), chromedp.Click(`button[value=discard]`),
+		chromedp.WaitVisible(".notice-good"))
 	if got := js[string](b, `document.querySelector(".notice-good").innerText`); !strings.Contains(got, "2 of 2 discarded") {
 		t.Errorf("the page says %q", got)
 	}
@@ -239,11 +244,13 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	}
 	b.do(chromedp.Click(`a[href*="kind=discard"]`), chromedp.WaitReady("#rate"))
-	b.do(chromedp.SetValue(`select[name=destination]`, "suppliers"), chromedp.Click(`button[name=count]`), chromedp.WaitVisible(".notice-told"))
+	b.do(chromedp.SetValue(`select[name=destination]`, "suppliers"), chromedp.Click(`button[name=count]`),
+		chromedp.WaitVisible(".notice-told"))
 	if got := js[string](b, `document.querySelector(".notice-told").innerText`); !strings.Contains(got, "3 deliveries") {
 		t.Errorf("the count says %q", got)
 	}
-	b.do(chromedp.SendKeys("#reason", "and the rest"), chromedp.Click("form button.main:not(.find button)"), chromedp.WaitReady("[data-live=progress]"))
+	b.do(chromedp.SendKeys("#reason", "and the rest"), chromedp.Click("form button.main:not(.find button)"),
+		chromedp.WaitReady("[data-live=progress]"))
 	b.until(`document.querySelector("[data-live=progress]").innerText.includes("DONE")`)
 	for _, seq := range seqs {
 		if got := r.status("suppliers", seq); got != "DISCARDED" {
@@ -270,12 +277,13 @@ func TestViewer(t *testing.T) {
 	if got := js[int](b, `document.querySelectorAll("main form, main button").length`); got != 0 {
 		t.Errorf("a viewer sees %d forms and buttons", got)
 	}
-	if got := js[string](b, text); strings.Contains(got, "Ada") || !strings.Contains(got, "(masked)") || !strings.Contains(got, "auditor") {
+	got := js[string](b, text)
+	if strings.Contains(got, "Ada") || !strings.Contains(got, "(masked)") || !strings.Contains(got, "auditor") {
 		t.Errorf("a viewer sees\n%s", got)
 	}
 	form := url.Values{"version": {"x"}, "reason": {"y"}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("%s/events/%d/suppliers/retry", r.address, poison),
-		strings.NewReader(form.Encode()))
+	address := fmt.Sprintf("%s/events/%d/suppliers/retry", r.address, poison)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode()))
 	r.must(err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Authorization", "Bearer "+token)

@@ -20,8 +20,9 @@ func TestPages(t *testing.T) {
 	b.open(r.address + "/")
 	b.until(`document.querySelectorAll(".plot").length === 2`) // two samples
 	paths := []string{
-		"/", "/events", "/events?statuses=FAILED&statuses=QUARANTINED&since=2020-01-01T00:00", "/events?from_seq=x", fmt.Sprintf("/events/%d", poison),
-		"/events/1", "/quarantine", "/quarantine?destination=search", "/jobs", "/jobs/1", "/jobs/new?kind=retry&count=1&destination=suppliers",
+		"/", "/events", "/events?statuses=FAILED&statuses=QUARANTINED&since=2020-01-01T00:00", "/events?from_seq=x",
+		fmt.Sprintf("/events/%d", poison), "/events/1", "/quarantine", "/quarantine?destination=search",
+		"/jobs", "/jobs/1", "/jobs/new?kind=retry&count=1&destination=suppliers",
 		"/destinations", "/destinations/suppliers", "/destinations/audit", "/destinations/search", "/relays", "/kafka", "/consumers",
 		"/log", "/database", "/tasks",
 	}
@@ -60,7 +61,9 @@ func (b *tab) sound(l look, path string) {
 const widest = `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1)
 	.slice(0, 5).map(e => e.tagName + "." + e.className + " " + e.textContent.trim().slice(0, 40)).join(" | ")`
 
-const namelessFields = `[...document.querySelectorAll("input:not([type=hidden]), select, textarea, table, img, pre, progress")].filter(e => {
+const namelessFields = `[...document.querySelectorAll(
+	"input:not([type=hidden]), select, textarea, table, img, pre, progress"
+)].filter(e => {
 	if (e.tagName === "TABLE") return !e.caption;
 	if (e.tagName === "IMG") return !e.hasAttribute("alt");
 	if (e.tagName === "PRE") return !e.getAttribute("aria-label");
@@ -95,7 +98,8 @@ const faintTexts = `(() => {
 		const [high, low] = [luminance(front), luminance(back)].sort((x, y) => y - x);
 		const ratio = (high + 0.05) / (low + 0.05);
 		const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-		if (ratio < (large ? 3 : 4.5)) found.add(ratio.toFixed(2) + " " + e.tagName + "." + e.className + " " + walk.currentNode.textContent.trim().slice(0, 30));
+		if (ratio < (large ? 3 : 4.5))
+			found.add(ratio.toFixed(2) + " " + e.tagName + "." + e.className + " " + walk.currentNode.textContent.trim().slice(0, 30));
 	}
 	return [...found];
 })()`
@@ -104,9 +108,9 @@ const faintTexts = `(() => {
 func (r *rig) story() int64 {
 	r.t.Helper()
 	for n := range 30 {
-		r.enqueue(order(n, fmt.Sprintf(goodOrder, fmt.Sprintf("order-%04d", n))))
+		r.enqueue(order(n, goodOrder(n)))
 	}
-	poison := r.enqueue(order(31, strings.Replace(fmt.Sprintf(goodOrder, "order-0031"), `"quantity":1`, `"quantity":"twelve"`, 1)))
+	poison := r.enqueue(order(31, badOrder(31)))
 	other := r.enqueue(order(32, `{"order":"order-0032","quantity":"twelve","note":"<script>alert(1)</script> & \u003cb\u003e"}`))
 	busy := r.enqueue(order(33, `{"order":"order-0033","state":"busy"}`))
 	r.enqueue(outbox.Event{Topic: "audit", Type: "LoggedIn", Payload: json.RawMessage(`{"who":"ada"}`)})
@@ -124,7 +128,8 @@ func (r *rig) story() int64 {
 		ops.Action{By: "grace", Reason: "a test order that somebody sent to production"})
 	r.must(err)
 	_, err = r.ops.StartJob(r.t.Context(), ops.JobRequest{
-		Kind: ops.JobReplay, Filter: ops.Filter{Destination: "suppliers", Statuses: []relay.Status{relay.StatusPublished}, ToSeq: 20}, RatePerSecond: 10,
+		Kind: ops.JobReplay, RatePerSecond: 10,
+		Filter: ops.Filter{Destination: "suppliers", Statuses: []relay.Status{relay.StatusPublished}, ToSeq: 20},
 	}, ops.Action{By: "grace", Reason: "the supplier has lost a morning"})
 	r.must(err)
 	return poison

@@ -62,7 +62,8 @@ func newRig(t *testing.T, more string) *rig {
 	t.Helper()
 	r := &rig{t: t, receiver: newReceiver(t)}
 	path := filepath.Join(t.TempDir(), "box.db")
-	text := fmt.Sprintf(settings, "sqlite://"+path, r.receiver.url+"/suppliers", r.receiver.url+"/audit", r.receiver.url+"/search", more)
+	to := r.receiver.url
+	text := fmt.Sprintf(settings, "sqlite://"+path, to+"/suppliers", to+"/audit", to+"/search", more)
 	c, err := config.Parse("pillarbox.yaml", []byte(text), func(string) (string, bool) { return "", false })
 	r.must(err)
 	r.db, err = wire.OpenDB(t.Context(), c.Database, true)
@@ -123,7 +124,15 @@ func order(n int, body string) outbox.Event {
 	}
 }
 
-const goodOrder = `{"order":"%s","customer":{"name":"Ada Example","city":"Zürich"},"lines":[{"sku":"LAMP-2","quantity":1,"price":49.90}],"total":49.90}`
+// goodOrder is what the receiver takes, and badOrder what it refuses.
+func goodOrder(n int) string {
+	return fmt.Sprintf(`{"order":"order-%04d","customer":{"name":"Ada Example","city":"Zürich"},`+
+		`"lines":[{"sku":"LAMP-2","quantity":1,"price":49.90}],"total":49.90}`, n)
+}
+
+func badOrder(n int) string {
+	return strings.Replace(goodOrder(n), `"quantity":1`, `"quantity":"twelve"`, 1)
+}
 
 // until waits until something holds, and fails when it does not in time.
 func (r *rig) until(what string, holds func() bool) {

@@ -5,7 +5,7 @@ import "fmt"
 // Consumer is who reads what a destination is sent, for the dashboard.
 type Consumer struct {
 	Destination string `yaml:"destination" rule:"required" hint:"say whose events it reads"`
-	// Group is its consumer group, and DeadLetterTopic where it puts what it gives up, in the cluster of the destination. Kafka only.
+	// Group is its consumer group, and DeadLetterTopic where it puts what it gives up, in the destination's cluster. Kafka only.
 	Group           string `yaml:"group,omitempty"`
 	DeadLetterTopic string `yaml:"dead_letter_topic,omitempty"`
 	// Inbox is where it remembers what it has handled.

@@ -65,7 +65,8 @@ consumers:
 - {destination: events, inbox: {consumer: shipping, database: {url: "sqlite://%s/none.db"}}}
 `, "sqlite://"+filepath.Join(t.TempDir(), "box.db"), strings.Join(cluster.DirectSeeds(), ","), dead, dead, t.TempDir()), nil)
 	db := migrated(t, c)
-	if _, err := db.ExecContext(t.Context(), `insert into outbox_inbox (consumer, event_id, body_hash) values ('shipping', 'a', '')`); err != nil {
+	const handled = `insert into outbox_inbox (consumer, event_id, body_hash) values ('shipping', 'a', '')`
+	if _, err := db.ExecContext(t.Context(), handled); err != nil {
 		t.Fatal(err)
 	}
 	own, err := ops.New(db, c.Database.Dialect(), c.Database.SchemaName())
@@ -85,8 +86,8 @@ consumers:
 	if err != nil || len(seen) != 5 {
 		t.Fatalf("got %+v, %v, want five consumers", seen, err)
 	}
-	if s := seen[0]; !s.LagKnown || !s.LettersKnown || s.Problem != "" || s.Lag != 4 || s.DeadLetters != 3 || s.State != "empty" || s.PossibleDuplicates != 2 ||
-		len(s.Topics) != 1 || s.Topics[0] != (dashboard.TopicLag{Topic: topic, Partitions: 2, Lag: 4}) {
+	if s := seen[0]; !s.LagKnown || !s.LettersKnown || s.Problem != "" || s.Lag != 4 || s.DeadLetters != 3 || s.State != "empty" ||
+		s.PossibleDuplicates != 2 || len(s.Topics) != 1 || s.Topics[0] != (dashboard.TopicLag{Topic: topic, Partitions: 2, Lag: 4}) {
 		t.Errorf("got %+v, want a lag of 4 in two partitions and 3 dead letters", s)
 	}
 	if s := seen[1]; s.LagKnown || !strings.Contains(s.Problem, "The lag of billing is not known") {
