@@ -16,7 +16,7 @@ func jobPlanCases() []planCase {
 		{"job_hold_events", "'[2,3]'", 2},
 		{"job_hold", `'d', '[2,3]', '["QUARANTINED","FAILED"]', '', ''`, 2},
 		{"job_record", "'d', '[2,3]', 'ann', 'retry', 'why', 'PENDING', false", 2},
-		{"job_go", "'d', '[2,3]'", 2},
+		{"job_go", "'d', '[2,3]', true", 2},
 		{"job_go_new", "'d', '[10,11]'", 2},
 		{"job_discard", "'d', '[2,3]'", 2},
 		{"retention_ends", "", 2},

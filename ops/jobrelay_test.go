@@ -214,20 +214,23 @@ type routed struct{ *ledgered }
 func (routed) Endpoint(*relay.Event) string { return "A" }
 
 // A replay brings what was published, which has lost its endpoint, and what was quarantined or discarded, which has not, in the
-// order of the log.
+// order of the log. A quarantined delivery that holds its lane stays before those that wait behind it.
 func TestReplayToAnEndpointIsInOrder(t *testing.T) {
-	const n = 60
+	const n, held = 60, 10
 	onBoth(t, func(b *box) {
-		b.events(n, "orders", time.Hour)
-		b.exec("update outbox_event set partition_key = 'key'")
-		b.cursor("d", int64(n))
+		b.events(n+held, "orders", time.Hour)
+		b.exec("update outbox_event set partition_key = case when seq <= $1 then 'key' else 'held' end", n)
+		b.cursor("d", n+held)
 		b.deliveries(n, "PUBLISHED", 1)
 		b.exec("update outbox_delivery set status = 'QUARANTINED', published_at = null, endpoint = 'A' where seq % 3 = 0")
 		b.exec("update outbox_delivery set status = 'DISCARDED', published_at = null, endpoint = 'A' where seq % 7 = 0")
+		b.deliveries(1, "QUARANTINED", n+1)
+		b.deliveries(held-1, "PENDING", n+2)
+		b.exec("update outbox_delivery set endpoint = 'A', partition_key = 'held' where seq > $1", n)
 		b.finish(b.startJob(ops.JobRequest{Kind: ops.JobReplay}).ID)
 		d := newLedgered()
 		stop := b.carry(relay.DestinationConfig{Name: "d", Destination: routed{d}})
-		b.await("everything is delivered", func() bool { return d.count() == n })
+		b.await("everything is delivered", func() bool { return d.count() == n+held })
 		stop()
 		for _, problem := range d.problems {
 			b.Error(problem)

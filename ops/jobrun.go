@@ -329,13 +329,16 @@ func (s *jobStep) change(ctx context.Context, seqs []int64) error {
 		return nil
 	}
 	query, status := s.queries.job.setGoing, relay.StatusPending
+	args := []any{s.Filter.Destination, jsonList(seqs)}
 	if s.Kind == JobDiscard {
 		query, status = s.queries.job.discard, relay.StatusDiscarded
+	} else {
+		args = append(args, s.Kind == JobReplay)
 	}
 	if err := s.write(ctx, seqs, status, false); err != nil {
 		return err
 	}
-	if _, err := s.tx.ExecContext(ctx, query, s.Filter.Destination, jsonList(seqs)); err != nil {
+	if _, err := s.tx.ExecContext(ctx, query, args...); err != nil {
 		return fmt.Errorf("change the deliveries: %w", err)
 	}
 	return nil

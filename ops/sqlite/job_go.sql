@@ -1,9 +1,13 @@
 -- Sets the deliveries ?2 (a JSON list of numbers) going from their first attempt, in their lanes. All get the same time: the relay
 -- takes what is due by time and number.
+-- ?3: they are replayed. What has left its lane is given to the relay without an endpoint, also when it still has one: in the lane of
+-- that it might overtake what was published and has none any more. What stands in its lane stays, with others behind it.
 update $schema.outbox_delivery as d
    set status = 'PENDING', attempt_count = 0,
        next_attempt_at = cast((julianday('now') - 2440587.5) * 86400000000 as integer),
-       partition_key = nullif(e.partition_key, ''), endpoint = coalesce(d.endpoint, ''), locked_by = null, locked_at = null,
-       published_at = null, receipt = null, last_error_code = null, last_error_message = null
+       partition_key = nullif(e.partition_key, ''),
+       endpoint = case when ?3 and d.partition_key is null then '' else coalesce(d.endpoint, '') end,
+       locked_by = null, locked_at = null, published_at = null, receipt = null, last_error_code = null,
+       last_error_message = null
   from $schema.outbox_event e
  where d.destination = ?1 and d.seq in (select value from json_each(?2)) and e.seq = d.seq
