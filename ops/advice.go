@@ -31,7 +31,8 @@ func advise(h Health, v vitals) []string {
 		advice = append(advice, t.advise(v, h.At)...)
 	}
 	if v.oldest.age > adviceTransactionAge {
-		add("%s has been open for %v: vacuum cannot remove what was deleted since, and numbers that others roll back gather as gaps: %s.",
+		add("%s has been open for %v: vacuum cannot remove what was deleted since, and numbers that others roll back gather "+
+			"as gaps: %s.",
 			v.oldest.what, v.oldest.age.Round(time.Second), v.oldest.remedy)
 	}
 	for _, s := range v.slots {
@@ -40,12 +41,14 @@ func advise(h Health, v vitals) []string {
 	}
 	for _, g := range v.gaps {
 		if g.ranges > adviceGaps {
-			add("the cursor of %s keeps %s ranges of gaps, and reading stops at %s: some transaction has been open while many others were "+
-				"rolled back: find it in pg_stat_activity and end it.", g.destination, thousands(g.ranges), thousands(relay.MaxGaps))
+			add("the cursor of %s keeps %s ranges of gaps, and reading stops at %s: some transaction has been open while "+
+				"many others were rolled back: find it in pg_stat_activity and end it.",
+				g.destination, thousands(g.ranges), thousands(relay.MaxGaps))
 		}
 	}
 	if !v.seesAll {
-		add("this role does not see what the sessions of others do, so an old transaction may go unnoticed: grant pg_read_all_stats to it.")
+		add("this role does not see what the sessions of others do, so an old transaction may go unnoticed: grant " +
+			"pg_read_all_stats to it.")
 	}
 	return advice
 }
@@ -77,8 +80,8 @@ func (t tableVitals) advise(v vitals, now time.Time) (advice []string) {
 	switch {
 	case t.Table == "outbox_cursor" && t.TableBytes > adviceCursorBytes,
 		t.Table == "outbox_delivery" && t.TableBytes > adviceDeliveryBytes && t.TableBytes/max(1, t.Rows) > 1<<10:
-		add("%s takes %d MiB for %s rows: vacuum was held back for long; when what held it back is gone, run vacuum full %s while the relays "+
-			"are stopped.", t.Table, t.TableBytes>>20, thousands(t.Rows), t.Table)
+		add("%s takes %d MiB for %s rows: vacuum was held back for long; when what held it back is gone, run vacuum full %s "+
+			"while the relays are stopped.", t.Table, t.TableBytes>>20, thousands(t.Rows), t.Table)
 	}
 	return advice
 }
@@ -95,8 +98,8 @@ func adviseSQLite(h Health, p pages) []string {
 	advice := []string{}
 	add := func(format string, args ...any) { advice = append(advice, fmt.Sprintf(format, args...)) }
 	if p.journal != "wal" {
-		add("the journal mode is %s: with it every reader waits for every writer: let 'pillarbox migrate' or the service switch the file to "+
-			"wal with pragma journal_mode = wal.", p.journal)
+		add("the journal mode is %s: with it every reader waits for every writer: let 'pillarbox migrate' or the service switch "+
+			"the file to wal with pragma journal_mode = wal.", p.journal)
 	}
 	if h.WALBytes > adviceWALBytes {
 		add("the WAL file has %d MiB: a reader that stays open keeps it from being emptied: find the process and end it, then run "+

@@ -15,8 +15,8 @@ import (
 // healthRows is up to how many rows of a table are counted in SQLite, which keeps no statistics.
 const healthRows = 100_000
 
-// Health looks at the database itself: sizes, dead rows, old transactions, locks. It reads catalogues and counters, no table of any
-// size, and gives up after seconds rather than wait for a lock.
+// Health looks at the database itself: sizes, dead rows, old transactions, locks. It reads catalogues and counters, no table of
+// any size, and gives up after seconds rather than wait for a lock.
 func (o *Ops) Health(ctx context.Context) (Health, error) {
 	look := o.postgresHealth
 	if o.dialect == schema.SQLite {
@@ -69,24 +69,48 @@ type cursorGaps struct {
 	ranges      int64
 }
 
+// healthQueries are the statements of PostgreSQL.
+type healthQueries struct{ limits, server, tables, oldest, slots, locks, gaps string }
+
 func (o *Ops) postgresHealth(ctx context.Context, tx *sql.Tx) (Health, error) {
-	var q struct{ limits, server, tables, oldest, slots, locks, gaps string }
+	var q healthQueries
 	if err := fill(o.dialect, o.schemaName, map[string]*string{
 		"health_limits": &q.limits, "health_server": &q.server, "health_tables": &q.tables, "health_oldest": &q.oldest,
 		"health_slots": &q.slots, "health_locks": &q.locks, "health_gaps": &q.gaps,
 	}); err != nil {
 		return Health{}, err
 	}
-	h, v, now := Health{Tables: []TableHealth{}}, vitals{}, int64(0)
-	if _, err := tx.ExecContext(ctx, q.limits); err != nil {
-		return h, err
+	h, v := Health{Tables: []TableHealth{}}, vitals{}
+	for _, part := range []struct {
+		name string
+		look func() error
+	}{
+		{"limits", func() error { _, err := tx.ExecContext(ctx, q.limits); return err }},
+		{"server", func() error { return h.askServer(ctx, tx, q.server, &v) }},
+		{"tables", func() error { return h.askTables(ctx, tx, q.tables, o.schemaName, &v) }},
+		{"oldest transaction", func() error { return h.askOldest(ctx, tx, q.oldest, &v) }},
+		{"replication slots", func() error { return v.askSlots(ctx, tx, q.slots) }},
+		{"locks", func() error { return tx.QueryRowContext(ctx, q.locks, o.schemaName).Scan(&h.LockWaits) }},
+		{"gaps", func() error { return v.askGaps(ctx, tx, q.gaps) }},
+	} {
+		if err := part.look(); err != nil {
+			return h, fmt.Errorf("%s: %w", part.name, err)
+		}
 	}
-	if err := tx.QueryRowContext(ctx, q.server).
-		Scan(&h.Version, &now, &h.DatabaseBytes, &v.autovacuum, &v.scaleFactor, &v.seesAll); err != nil {
-		return h, fmt.Errorf("server: %w", err)
-	}
+	h.Advice = advise(h, v)
+	return h, nil
+}
+
+func (h *Health) askServer(ctx context.Context, tx *sql.Tx, query string, v *vitals) error {
+	var now int64
+	err := tx.QueryRowContext(ctx, query).
+		Scan(&h.Version, &now, &h.DatabaseBytes, &v.autovacuum, &v.scaleFactor, &v.seesAll)
 	h.At = time.UnixMicro(now).UTC()
-	err := each(ctx, tx, q.tables, []any{o.schemaName}, func(scan func(...any) error) error {
+	return err
+}
+
+func (h *Health) askTables(ctx context.Context, tx *sql.Tx, query, schemaName string, v *vitals) error {
+	return each(ctx, tx, query, []any{schemaName}, func(scan func(...any) error) error {
 		var t tableVitals
 		var vacuumed, analyzed sql.NullInt64
 		err := scan(&t.Table, &t.Rows, &t.TableBytes, &t.IndexBytes, &t.DeadRows, &vacuumed, &analyzed,
@@ -95,37 +119,35 @@ func (o *Ops) postgresHealth(ctx context.Context, tx *sql.Tx) (Health, error) {
 		v.tables, h.Tables = append(v.tables, t), append(h.Tables, t.TableHealth)
 		return err
 	})
-	if err != nil {
-		return h, fmt.Errorf("tables: %w", err)
-	}
+}
+
+func (h *Health) askOldest(ctx context.Context, tx *sql.Tx, query string, v *vitals) error {
 	var age int64
-	err = tx.QueryRowContext(ctx, q.oldest).Scan(&v.oldest.what, &age, &v.oldest.remedy)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return h, fmt.Errorf("oldest transaction: %w", err)
+	err := tx.QueryRowContext(ctx, query).Scan(&v.oldest.what, &age, &v.oldest.remedy)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
 	}
 	v.oldest.age = time.Duration(age) * time.Microsecond
 	h.OldestTransaction = Seconds(v.oldest.age)
-	err = each(ctx, tx, q.slots, nil, func(scan func(...any) error) error {
-		v.slots = append(v.slots, slot{})
-		last := &v.slots[len(v.slots)-1]
-		return scan(&last.name, &last.age)
+	return err
+}
+
+func (v *vitals) askSlots(ctx context.Context, tx *sql.Tx, query string) error {
+	return each(ctx, tx, query, nil, func(scan func(...any) error) error {
+		var s slot
+		err := scan(&s.name, &s.age)
+		v.slots = append(v.slots, s)
+		return err
 	})
-	if err != nil {
-		return h, fmt.Errorf("replication slots: %w", err)
-	}
-	if err := tx.QueryRowContext(ctx, q.locks, o.schemaName).Scan(&h.LockWaits); err != nil {
-		return h, fmt.Errorf("locks: %w", err)
-	}
-	err = each(ctx, tx, q.gaps, nil, func(scan func(...any) error) error {
-		v.gaps = append(v.gaps, cursorGaps{})
-		last := &v.gaps[len(v.gaps)-1]
-		return scan(&last.destination, &last.shard, &last.ranges)
+}
+
+func (v *vitals) askGaps(ctx context.Context, tx *sql.Tx, query string) error {
+	return each(ctx, tx, query, nil, func(scan func(...any) error) error {
+		var g cursorGaps
+		err := scan(&g.destination, &g.shard, &g.ranges)
+		v.gaps = append(v.gaps, g)
+		return err
 	})
-	if err != nil {
-		return h, fmt.Errorf("gaps: %w", err)
-	}
-	h.Advice = advise(h, v)
-	return h, nil
 }
 
 // pages is what SQLite tells besides a Health, for the advice.

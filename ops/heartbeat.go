@@ -15,11 +15,12 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-// Heartbeat is an event that is written on a schedule, whatever happens: a receiver that misses one knows that something is wrong,
-// and one that gets it knows how much there was to get.
+// Heartbeat is an event that is written on a schedule, whatever happens: a receiver that misses one knows that something is
+// wrong, and one that gets it knows how much there was to get.
 //
-// There is one event for each interval however many processes run it. Intervals begin at the multiples of Every since the Unix epoch,
-// by the database's clock: with 24h at midnight UTC. While nobody ran none was written, and the next one spans all of them.
+// There is one event for each interval however many processes run it. Intervals begin at the multiples of Every since the Unix
+// epoch, by the database's clock: with 24h at midnight UTC. While nobody ran none was written, and the next one spans all of
+// them.
 type Heartbeat struct {
 	// Name is part of the dedup key: lower-case letters, digits, dots and dashes, at most 100.
 	Name  string
@@ -89,7 +90,8 @@ var heartbeatName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,99}$`)
 func (h Heartbeat) Check() error {
 	var problems []error
 	if !heartbeatName.MatchString(h.Name) {
-		problems = append(problems, fmt.Errorf("name %q: use lower-case letters, digits, dots and dashes, at most 100", shortened(h.Name, 120)))
+		problems = append(problems, fmt.Errorf("name %q: use lower-case letters, digits, dots and dashes, at most 100",
+			shortened(h.Name, 120)))
 	}
 	if h.Every < MinHeartbeat || h.Every%time.Microsecond != 0 {
 		problems = append(problems, fmt.Errorf("every %v: use at least %v, in whole microseconds", h.Every, MinHeartbeat))
@@ -134,8 +136,8 @@ func (o *Ops) newBeater(h Heartbeat, log *slog.Logger) (*beater, error) {
 	})
 }
 
-// RunHeartbeats writes heartbeats until the context ends. Any number of processes may run the same ones. Errors are logged when they
-// are new and kept in outbox_task; the heartbeat is tried again. The error is for heartbeats that make no sense.
+// RunHeartbeats writes heartbeats until the context ends. Any number of processes may run the same ones. Errors are logged when
+// they are new and kept in outbox_task; the heartbeat is tried again. The error is for heartbeats that make no sense.
 func (o *Ops) RunHeartbeats(ctx context.Context, heartbeats []Heartbeat, log *slog.Logger) error {
 	var beaters []*beater
 	var problems []error

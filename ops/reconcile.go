@@ -123,9 +123,9 @@ func CheckQueries(queries []ReconcileQuery) error {
 	return errors.Join(problems...)
 }
 
-// Reconcile compares: the user's queries, the log against the ledgers, what was published against the inboxes. What is found is in the
-// report, and so is a check that could not be made; the error is for a configuration that makes no sense, and for a database that
-// does not answer at all. It reads in small chunks and holds nobody up.
+// Reconcile compares: the user's queries, the log against the ledgers, what was published against the inboxes. What is found is
+// in the report, and so is a check that could not be made; the error is for a configuration that makes no sense, and for a
+// database that does not answer at all. It reads in small chunks and holds nobody up.
 func (o *Ops) Reconcile(ctx context.Context, c ReconcileConfig) (ReconcileReport, error) {
 	report := ReconcileReport{Checks: []string{}, Findings: []Finding{}}
 	if err := c.check(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-const inboxHint = "the destination has acknowledged it and the consumer has not handled it: look for it at the consumer (its errors, its " +
-	"dead letters, its lag), then deliver it again with 'pillarbox replay'"
+const inboxHint = "the destination has acknowledged it and the consumer has not handled it: look for it at the consumer " +
+	"(its errors, its dead letters, its lag), then deliver it again with 'pillarbox replay'"
 
 // inboxes asks each consumer for what was published to it.
 func (r *reconciliation) inboxes(ctx context.Context) (Finding, error) {
@@ -30,7 +30,8 @@ func (r *reconciliation) inboxes(ctx context.Context) (Finding, error) {
 			err = r.compare(ctx, "inbox/"+check.Destination+"/"+check.Consumer, c, i.look, &f)
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s at %s: %w%s", check.Consumer, check.Destination, err, readHint(err, "outbox_inbox")))
+			problems = append(problems, fmt.Errorf("%s at %s: %w%s", check.Consumer, check.Destination, err,
+				readHint(err, "outbox_inbox")))
 		}
 	}
 	return f, errors.Join(problems...)
@@ -49,7 +50,8 @@ type publication struct {
 	age              time.Duration
 }
 
-// look finds what was published long enough ago and is not in the inbox. What is not settled, or was published just now, stays open.
+// look finds what was published long enough ago and is not in the inbox. What is not settled, or was published just now, stays
+// open.
 func (i *inboxComparison) look(ctx context.Context, after, to int64) (seen []sighting, through int64, err error) {
 	due, seen, through, err := i.published(ctx, after, to)
 	if err != nil || len(due) == 0 {
@@ -64,14 +66,16 @@ func (i *inboxComparison) look(ctx context.Context, after, to int64) (seen []sig
 			continue
 		}
 		seen = append(seen, sighting{p.seq, map[string]any{
-			"problem": "not in the inbox", "destination": i.check.Destination, "consumer": i.check.Consumer, "seq": p.seq, "event_id": p.id,
-			"topic_name": p.topic, "event_type": p.event, "published_ago": p.age.Round(time.Second).String(),
+			"problem": "not in the inbox", "destination": i.check.Destination, "consumer": i.check.Consumer, "seq": p.seq,
+			"event_id": p.id, "topic_name": p.topic, "event_type": p.event, "published_ago": p.age.Round(time.Second).String(),
 		}})
 	}
 	return seen, through, nil
 }
 
-func (i *inboxComparison) published(ctx context.Context, after, to int64) (due []publication, open []sighting, through int64, err error) {
+// published returns what is to be asked for, and what stays open.
+func (i *inboxComparison) published(ctx context.Context, after, to int64) (
+	due []publication, open []sighting, through int64, err error) {
 	wait := cmp.Or(i.check.After, DefaultAfter)
 	looked, last := int64(0), after
 	args := []any{i.check.Destination, after, to, reconcileChunk}

@@ -7,8 +7,9 @@ import (
 	"fmt"
 )
 
-const ledgerHint = "an event without a row was passed and not delivered: deliver it with 'pillarbox replay', if the destination was to " +
-	"have it then; a row without its event lost it to somebody who deleted from outbox_event: restore the event, or discard the delivery"
+const ledgerHint = "an event without a row was passed and not delivered: deliver it with 'pillarbox replay', if the " +
+	"destination was to have it then; a row without its event lost it to somebody who deleted from outbox_event: restore the " +
+	"event, or discard the delivery"
 
 // ledgers compares, for each destination, the log with the ledger and the ledger with the log.
 //
@@ -48,7 +49,8 @@ func (r *reconciliation) compare(ctx context.Context, name string, c *reconcileC
 		r.config.Progress[name] = reached
 	}
 	if s.cut && f.Count == 0 {
-		return fmt.Errorf("%s deliveries are not settled, and no more are watched: it goes on when some of them are", thousands(reconcileOpen))
+		return fmt.Errorf("%s deliveries are not settled, and no more are watched: it goes on when some of them are",
+			thousands(reconcileOpen))
 	}
 	f.AtLeast = f.AtLeast || s.cut
 	return nil

@@ -20,7 +20,8 @@ const MaxReconcileValue = 500
 // statement is a user's SQL without what ends it.
 func statement(text string) string { return strings.TrimRight(text, "; \t\r\n") }
 
-// ask runs a query of the user's. It stands in brackets, so that it is one select and no more, and gives so many rows and no more.
+// ask runs a query of the user's. It stands in brackets, so that it is one select and no more, and gives so many rows and no
+// more.
 func (o *Ops) ask(ctx context.Context, q ReconcileQuery, limit int) (Finding, error) {
 	f := Finding{Rows: []map[string]any{}, Hint: q.Hint}
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
@@ -42,7 +43,8 @@ func (o *Ops) ask(ctx context.Context, q ReconcileQuery, limit int) (Finding, er
 	return f, err
 }
 
-// TryQuery tells whether the database takes a query: its SQL, and the rights on what it reads. It costs nothing, since it asks for no row.
+// TryQuery tells whether the database takes a query: its SQL, and the rights on what it reads. It costs nothing, since it asks
+// for no row.
 func (o *Ops) TryQuery(ctx context.Context, q ReconcileQuery) error {
 	_, err := o.ask(ctx, q, -1)
 	return err

@@ -8,8 +8,8 @@ import (
 // ReconcileProgress is how far each comparison has come, by the name of the comparison.
 type ReconcileProgress map[string]comparedTo
 
-// comparedTo is how far one comparison has come: everything up to Through was looked at and is well, but for Open, which is looked
-// at again in each run: it was found, or was not settled yet. So a finding stays one until it is mended.
+// comparedTo is how far one comparison has come: everything up to Through was looked at and is well, but for Open, which is
+// looked at again in each run: it was found, or was not settled yet. So a finding stays one until it is mended.
 type comparedTo struct {
 	Through int64   `json:"through"`
 	Open    []int64 `json:"open,omitempty"`

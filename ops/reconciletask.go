@@ -75,7 +75,8 @@ func (o *Ops) changeState(ctx context.Context, task string, state any, change fu
 	return nil
 }
 
-// LastReconciliation returns what the scheduled reconciliation has found the last time. Its Report.At is zero when it has not run.
+// LastReconciliation returns what the scheduled reconciliation has found the last time. Its Report.At is zero when it has not
+// run.
 func (o *Ops) LastReconciliation(ctx context.Context) (ReconcileState, error) {
 	var s ReconcileState
 	tasks, err := o.Tasks(ctx)

@@ -25,9 +25,9 @@ var errResetLost = errors.New("somebody else has taken the destination: stop its
 // resetQueries are the statements of ResetCursor.
 type resetQueries struct{ look, hold, renew, forget, cursor string }
 
-// ResetCursor lets a destination begin again at a number of the log, 1 for its beginning: after the log's numbers went back, because
-// its table was truncated with RESTART IDENTITY or restored without the cursors. What the ledger says of that number and later
-// ones is forgotten, since it may be about other events; all of it is delivered again. Nothing is skipped.
+// ResetCursor lets a destination begin again at a number of the log, 1 for its beginning: after the log's numbers went back,
+// because its table was truncated with RESTART IDENTITY or restored without the cursors. What the ledger says of that number and
+// later ones is forgotten, since it may be about other events; all of it is delivered again. Nothing is skipped.
 //
 // No relay may work on the destination. It is held until the end, so that none begins in between; a reset that is broken off
 // leaves it paused, and the next one goes on.
@@ -100,7 +100,8 @@ func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination stri
 	case c.worker != "" && c.worker != owner:
 		return c, &RefusedError{"the relay " + c.worker + " works on it: stop the relays first, or wait until its lease has ended"}
 	case fromSeq < 1 || fromSeq > min(c.position, c.last)+1:
-		return c, &RefusedError{fmt.Sprintf("it can begin again at 1 to %d: beyond that events would be skipped", min(c.position, c.last)+1)}
+		return c, &RefusedError{fmt.Sprintf("it can begin again at 1 to %d: beyond that events would be skipped",
+			min(c.position, c.last)+1)}
 	}
 	if c.pause.Reason == resetReason { // of a reset that was broken off
 		c.pause = pauseState{}

@@ -8,8 +8,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Capture returns what outbox.Options.Trace wants: it sets the headers of the context that Enqueue is called with. A nil propagator is
-// that of W3C Trace Context: traceparent and tracestate. Baggage is not among them, since it would go to every receiver.
+// Capture returns what outbox.Options.Trace wants: it sets the headers of the context that Enqueue is called with. A nil
+// propagator is that of W3C Trace Context: traceparent and tracestate. Baggage is not among them, since it would go to every
+// receiver.
 func Capture(p propagation.TextMapPropagator) func(ctx context.Context, set func(name, value string)) {
 	if p == nil {
 		p = propagation.TraceContext{}
@@ -24,7 +25,8 @@ func (s setter) Set(name, value string) { s(name, value) }
 func (setter) Get(string) string        { return "" }
 func (setter) Keys() []string           { return nil }
 
-// Of returns the span that an event's headers name; it is not valid when they name none. headers is the JSON text of a flat object.
+// Of returns the span that an event's headers name; it is not valid when they name none. headers is the JSON text of a flat
+// object.
 func Of(headers []byte) trace.SpanContext {
 	var h struct { // names are found in any case
 		Traceparent string `json:"traceparent"`

@@ -36,8 +36,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Observer makes a span of each call that a relay has made to a destination. It sees no payload, and of an event it tells the topic,
-// the type, the id, and nothing else.
+// Observer makes a span of each call that a relay has made to a destination. It sees no payload, and of an event it tells the
+// topic, the type, the id, and nothing else.
 type Observer struct {
 	relay.Unobserved
 	tracer  trace.Tracer

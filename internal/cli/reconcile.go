@@ -22,9 +22,9 @@ func newReconcile(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reconcile",
 		Short: "Compare the domain, the log, the ledgers and the inboxes of consumers",
-		Long: `reconcile looks for what should not be: rows of your own queries (a change without its event, say), events that a destination
-was to deliver and that its ledger does not know, deliveries whose event is gone, and what was published and is not in a
-consumer's inbox. It changes nothing, and exits with 1 when something was found or a check could not be made.
+		Long: `reconcile looks for what should not be: rows of your own queries (a change without its event, say), events that a
+destination was to deliver and that its ledger does not know, deliveries whose event is gone, and what was published and is not
+in a consumer's inbox. It changes nothing, and exits with 1 when something was found or a check could not be made.
 
 What is compared stands in the configuration, under reconcile; the log and the ledgers are compared in any case. With
 reconcile.every 'pillarbox run' does it on a schedule, and goes on each time where it ended the last time.
@@ -62,7 +62,8 @@ what is younger than that, with --since.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().StringVar(&since, "since", "", "look at what is younger than this, like 2h or 7d; by default what reconcile.since says, or 24h")
+	cmd.Flags().StringVar(&since, "since", "", "look at what is younger than this, like 2h or 7d; by default "+
+		"what reconcile.since says, or 24h")
 	cmd.Flags().BoolVar(&all, "all", false, "look at all that the log retains")
 	return cmd
 }

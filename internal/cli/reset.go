@@ -15,8 +15,8 @@ func newResetCursor(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset-cursor DESTINATION --reason TEXT",
 		Short: "Let a destination begin the log again, after its numbers went back",
-		Long: `reset-cursor is for a log whose numbers went back: outbox_event was truncated with RESTART IDENTITY, or restored from a backup
-without the cursors. A relay then stops with "the numbers of the log went back".
+		Long: `reset-cursor is for a log whose numbers went back: outbox_event was truncated with RESTART IDENTITY, or restored from a
+backup without the cursors. A relay then stops with "the numbers of the log went back".
 
 The destination begins again at the beginning of the log, or at --from-seq. What its ledger says of that number and later ones is
 forgotten, because it may be about other events, and all of them are delivered again: receivers dedupe by the event id. Nothing is

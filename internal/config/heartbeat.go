@@ -40,7 +40,8 @@ func (h Heartbeat) Ops() (ops.Heartbeat, error) {
 	}
 	code, err := compile(string(h.Payload))
 	if err != nil {
-		return beat, fmt.Errorf("payload: %w: write one like {status: (if .count == 0 then \"NOTHING_TO_REPORT\" else \"OK\" end), count}", err)
+		return beat, fmt.Errorf("payload: %w: write one like {status: (if .count == 0 then \"NOTHING_TO_REPORT\" else \"OK\" "+
+			"end), count}", err)
 	}
 	beat.Payload = func(c ops.HeartbeatCounts) ([]byte, error) { return evaluate(code, c) }
 	return beat, nil

@@ -60,7 +60,8 @@ func (r Reconcile) Config(destinations map[string]Destination) ops.ReconcileConf
 }
 
 func (d *decoder) checkReconcile(c *Config) {
-	read := slices.DeleteFunc(c.Reconcile.Config(nil).Queries, func(q ops.ReconcileQuery) bool { return q.Name == "" || q.SQL == "" })
+	unread := func(q ops.ReconcileQuery) bool { return q.Name == "" || q.SQL == "" } // that has been told
+	read := slices.DeleteFunc(c.Reconcile.Config(nil).Queries, unread)
 	if err := ops.CheckQueries(read); err != nil {
 		for _, problem := range Each(err) {
 			d.wrong("reconcile.queries", "reconcile.queries: "+problem.Error(), "")
@@ -74,16 +75,19 @@ func (d *decoder) checkReconcile(c *Config) {
 		destination, known := c.Destinations[i.Destination]
 		switch {
 		case !known:
-			d.wrong(path, path+": there is no destination "+fmt.Sprintf("%q", shorten(i.Destination)), DidYouMean(i.Destination, c.Names()))
+			d.wrong(path, fmt.Sprintf("%s: there is no destination %q", path, shorten(i.Destination)),
+				DidYouMean(i.Destination, c.Names()))
 		case !orTrue(destination.Ledger):
-			d.wrong(path, path+": the destination "+i.Destination+" keeps no ledger, so nobody knows what it has published", "take ledger: false out")
+			d.wrong(path, path+": the destination "+i.Destination+" keeps no ledger, so nobody knows what it has published",
+				"take ledger: false out")
 		}
 		after := time.Duration(i.After)
 		if after == 0 {
 			after = ops.DefaultAfter
 		}
 		if i.Keeps != 0 && time.Duration(i.Keeps) <= after {
-			d.wrong(path, path+": keeps is not longer than after, so nothing would be asked for", "say how long the consumer keeps its inbox")
+			d.wrong(path, path+": keeps is not longer than after, so nothing would be asked for",
+				"say how long the consumer keeps its inbox")
 		}
 		d.checkDatabaseAt(path+".database", i.Database)
 	}

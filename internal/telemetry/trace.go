@@ -19,8 +19,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/tracing"
 )
 
-// The variables of the environment of which one has to be set before anything is traced. The others of OpenTelemetry count then as
-// well: OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES …
+// The variables of the environment of which one has to be set before anything is traced. The others of OpenTelemetry count then
+// as well: OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES …
 var traceVariables = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
 // flushTimeout bounds how long a stop waits for the last spans to be sent.
@@ -44,16 +44,16 @@ type TracingConfig struct {
 	Logger  *slog.Logger
 }
 
-// NewTracing returns nil when the environment names no exporter, or switches OpenTelemetry off: then nothing is traced and nothing
-// it costs.
+// NewTracing returns nil when the environment names no exporter, or switches OpenTelemetry off: then nothing is traced and
+// nothing it costs.
 func NewTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 	if !asked(c.Getenv) {
 		return nil, nil
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("tracing: %w: OTEL_TRACES_EXPORTER can be otlp, console or none, and OTEL_EXPORTER_OTLP_PROTOCOL grpc or "+
-			"http/protobuf; unset them all, and OTEL_EXPORTER_OTLP_ENDPOINT, to trace nothing", err)
+		return nil, fmt.Errorf("tracing: %w: OTEL_TRACES_EXPORTER can be otlp, console or none, and OTEL_EXPORTER_OTLP_PROTOCOL "+
+			"grpc or http/protobuf; unset them all, and OTEL_EXPORTER_OTLP_ENDPOINT, to trace nothing", err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
 		return nil, nil
@@ -62,7 +62,8 @@ func NewTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "pillarbox"), attribute.String("service.instance.id", c.Owner)), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
-		return nil, errors.Join(fmt.Errorf("tracing: OTEL_RESOURCE_ATTRIBUTES: %w: write key=value,key=value", err), exporter.Shutdown(ctx))
+		return nil, errors.Join(fmt.Errorf("tracing: OTEL_RESOURCE_ATTRIBUTES: %w: write key=value,key=value", err),
+			exporter.Shutdown(ctx))
 	}
 	quiet := &seldom{log: c.Logger, every: time.Minute, now: time.Now}
 	otel.SetErrorHandler(quiet) // what the SDK has to say goes to the log as well, and not to standard error as it is

@@ -19,7 +19,9 @@ func (p *Process) trace(ctx context.Context, c *config.Config) (telemetry.Observ
 			systems[name] = "kafka"
 		}
 	}
-	made, err := telemetry.NewTracing(ctx, telemetry.TracingConfig{Getenv: os.Getenv, Owner: p.Owner, Systems: systems, Logger: p.log})
+	made, err := telemetry.NewTracing(ctx, telemetry.TracingConfig{
+		Getenv: os.Getenv, Owner: p.Owner, Systems: systems, Logger: p.log,
+	})
 	if made == nil || err != nil {
 		return nil, err
 	}

@@ -93,8 +93,8 @@ func Reconcile(ctx context.Context, c *config.Config, since time.Duration) (ops.
 	return o.Reconcile(ctx, settings)
 }
 
-// reconcileConfig opens the databases of the inboxes. In PostgreSQL that does not connect yet: a consumer's database that is down is
-// no reason not to deliver.
+// reconcileConfig opens the databases of the inboxes. In PostgreSQL that does not connect yet: a consumer's database that is
+// down is no reason not to deliver.
 func reconcileConfig(ctx context.Context, c *config.Config) (ops.ReconcileConfig, func(), error) {
 	settings := c.Reconcile.Config(c.Destinations)
 	var pools []*sql.DB

@@ -53,8 +53,8 @@ func checkInbox(ctx context.Context, inbox config.Inbox) error {
 	}
 	defer pool.Close()
 	if _, err := pool.ExecContext(ctx, "select 1 from outbox_inbox where consumer = '' and event_id = ''"); err != nil {
-		return fmt.Errorf("read outbox_inbox: %w: see that the tables are there, in the schema %q, and grant select on outbox_inbox to this role",
-			err, inbox.Database.SchemaName())
+		return fmt.Errorf("read outbox_inbox: %w: see that the tables are there, in the schema %q, and grant select on "+
+			"outbox_inbox to this role", err, inbox.Database.SchemaName())
 	}
 	return nil
 }
