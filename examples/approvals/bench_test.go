@@ -49,7 +49,8 @@ func newBench(t *testing.T, dialect string, handler http.Handler) *bench {
 	dir, token, secret := t.TempDir(), rand.Text(), rand.Text()
 	b := &bench{T: t, secrets: []string{token, secret}, settings: settings{
 		Database: databases[dialect](t), TokenFile: filepath.Join(dir, "token"), SecretFile: filepath.Join(dir, "secret"),
-		Lease: longLease, Relay: true, Until: time.Now().Add(time.Hour), Store: filepath.Join(dir, "audit.db"),
+		Lease: longLease, Heartbeat: 300 * time.Millisecond, Relay: true, Until: time.Now().Add(time.Hour),
+		Store: filepath.Join(dir, "audit.db"),
 	}}
 	must(t, write(b.settings.TokenFile, token))
 	must(t, write(b.settings.SecretFile, secret))
@@ -166,7 +167,8 @@ func (b *bench) verdict() {
 		b.Errorf("done twice: %v", twice)
 	}
 	// Row, history and event say the same.
-	if wrong := b.rows(`select a.id from approval a where a.version <> (select count(*) from approval_outbox o where o.approval_id = a.id)
+	if wrong := b.rows(`select a.id from approval a
+		where a.version <> (select count(*) from approval_outbox o where o.approval_id = a.id)
 		or a.version <> (select count(*) from approval_change c where c.approval_id = a.id)`); len(wrong) > 0 {
 		b.Errorf("approvals whose events are not those of their history: %v", wrong)
 	}

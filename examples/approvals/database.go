@@ -50,11 +50,10 @@ func (d database) schemaName() string {
 	return "public"
 }
 
-// openStore opens the relay's side. In SQLite it looks at a file that somebody else writes to as well: it does not wait long for
-// that, but tries again.
+// openStore opens the relay's side. In SQLite it waits for the service's transactions for less than a third of a short lease.
 func (d database) openStore(ctx context.Context) (relay.Store, func(), error) {
 	if d.dialect == outbox.SQLite {
-		store, err := sqlite.Open(ctx, sqlite.Config{Path: d.url, BusyTimeout: time.Second})
+		store, err := sqlite.Open(ctx, sqlite.Config{Path: d.url, BusyTimeout: 500 * time.Millisecond})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -151,8 +151,8 @@ func truths(rows []string) []string {
 	return rows
 }
 
-// What is refused for good stands in quarantine with its code, and the trail goes on. An event that a script has put into the log, and
-// that breaks the contract, is not sent at all.
+// What is refused for good stands in quarantine with its code, and the trail goes on. An event that a script has put into the
+// log, and that breaks the contract, is not sent at all.
 func TestRefusedForGood(t *testing.T) {
 	onBoth(t, func(t *testing.T, dialect string) {
 		var sent atomic.Int64
@@ -182,8 +182,8 @@ func TestRefusedForGood(t *testing.T) {
 	})
 }
 
-// What is sent has exactly the members that the audit store knows, and the payload's own bytes; the id is the Idempotency-Key, and
-// the body is signed.
+// What is sent has exactly the members that the audit store knows, and the payload's own bytes; the id is the Idempotency-Key,
+// and the body is signed.
 func TestWhatIsSent(t *testing.T) {
 	requests := make(chan *http.Request, 1)
 	b := newBench(t, "sqlite", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -81,8 +81,8 @@ func (d *demo) open(ctx context.Context) (err error) {
 	}
 	d.settings = settings{
 		Database: d.database, AuditURL: d.audit.url + "/events", TokenFile: d.audit.settings.TokenFile,
-		SecretFile: d.audit.settings.SecretFile, Lease: demoLease, Heartbeat: demoHeartbeat, Relay: !d.beside, Dashboard: d.listen != "",
-		Until: d.started.Add(d.duration),
+		SecretFile: d.audit.settings.SecretFile, Lease: demoLease, Heartbeat: demoHeartbeat, Relay: !d.beside,
+		Dashboard: d.listen != "", Until: d.started.Add(d.duration),
 	}
 	if d.settings.Dashboard {
 		var url string
@@ -92,7 +92,9 @@ func (d *demo) open(ctx context.Context) (err error) {
 		d.say("the dashboard, for as long as this runs: %s/", url)
 	}
 	part := func(role string) *child.Process {
-		return &child.Process{Name: role, Log: d.path(role + ".log"), Command: func() *exec.Cmd { return self(role, d.settings, d.socket) }}
+		return &child.Process{Name: role, Log: d.path(role + ".log"), Command: func() *exec.Cmd {
+			return self(role, d.settings, d.socket)
+		}}
 	}
 	d.service = part(serviceRole)
 	if d.beside {

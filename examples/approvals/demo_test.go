@@ -34,8 +34,8 @@ func TestDemo(t *testing.T) {
 			}
 			var r map[string]float64
 			must(t, json.Unmarshal(out.Bytes(), &r))
-			keys := []string{"committed", "delivered", "duplicates", "false", "lost", "out_of_order", "quarantined", "relay_kills", "rolled_back",
-				"seconds"}
+			keys := []string{"committed", "delivered", "duplicates", "false", "lost", "out_of_order", "quarantined", "relay_kills",
+				"rolled_back", "seconds"}
 			if got := slices.Sorted(maps.Keys(r)); !slices.Equal(got, keys) {
 				t.Errorf("keys = %q, want %q", got, keys)
 			}
@@ -45,8 +45,11 @@ func TestDemo(t *testing.T) {
 			if r["committed"] < 20 || r["rolled_back"] < 1 || r["relay_kills"] != 2 {
 				t.Errorf("reckoning = %v, want that much happened", r)
 			}
-			for _, chapter := range []string{"the dashboard, for as long as this runs: http://127.0.0.1:", "accepts a new token", "the file follows", "killed with SIGKILL",
-				"approvals were revoked while the audit store was down", "is slow"} {
+			for _, chapter := range []string{
+				"the dashboard, for as long as this runs: http://127.0.0.1:", "accepts a new token", "the file follows",
+				"killed with SIGKILL",
+				"approvals were revoked while the audit store was down", "is slow",
+			} {
 				if !strings.Contains(progress.String(), chapter) {
 					t.Errorf("the story lacks %q:\n%s", chapter, progress.String())
 				}
@@ -88,10 +91,11 @@ func TestReckoningFindsALie(t *testing.T) {
 		chain []audit.Entry
 		want  reckon.Reckoning
 	}{
-		"honest":       {chain, reckon.Reckoning{Committed: 6, Delivered: 6}},
-		"forgets":      {chain[:5], reckon.Reckoning{Committed: 6, Delivered: 5, Lost: 1}},
-		"makes it up":  {append(slices.Clone(chain), made("x")), reckon.Reckoning{Committed: 6, Delivered: 6, False: 1}},
-		"turns around": {[]audit.Entry{chain[1], chain[0], chain[2], chain[3], chain[4], chain[5]}, reckon.Reckoning{Committed: 6, Delivered: 6, OutOfOrder: 1}},
+		"honest":      {chain, reckon.Reckoning{Committed: 6, Delivered: 6}},
+		"forgets":     {chain[:5], reckon.Reckoning{Committed: 6, Delivered: 5, Lost: 1}},
+		"makes it up": {append(slices.Clone(chain), made("x")), reckon.Reckoning{Committed: 6, Delivered: 6, False: 1}},
+		"turns around": {append([]audit.Entry{chain[1], chain[0]}, chain[2:]...),
+			reckon.Reckoning{Committed: 6, Delivered: 6, OutOfOrder: 1}},
 	} {
 		r, _, err := reckonAll(t.Context(), b.db, b.rewritten(tt.chain))
 		must(t, err)

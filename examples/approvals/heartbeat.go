@@ -9,8 +9,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-// heartbeat tells the audit store on a schedule how much there was to tell, or that there was nothing: silence is then a fault, and
-// no longer good news. It goes the way of every other event: in the log, in order, held to the contract, signed.
+// heartbeat tells the audit store on a schedule how much there was to tell, or that there was nothing: silence is then a fault,
+// and no longer good news. It goes the way of every other event: in the log, in order, held to the contract, signed.
 func heartbeat(every time.Duration) ops.Heartbeat {
 	return ops.Heartbeat{
 		Name: "approvals", Every: every,

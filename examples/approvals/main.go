@@ -1,5 +1,5 @@
-// Command approvals is a service that keeps approvals and tells an audit store what becomes of them, with Pillarbox inside. It is a
-// demo: it starts the service and an audit store, makes their lives hard for 20 seconds, and reckons. See README.md.
+// Command approvals is a service that keeps approvals and tells an audit store what becomes of them, with Pillarbox inside. It
+// is a demo: it starts the service and an audit store, makes their lives hard for 20 seconds, and reckons. See README.md.
 package main
 
 import (

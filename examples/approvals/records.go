@@ -19,8 +19,8 @@ const (
 	countRevoked   = `select count(*) from approval_change where class = 'revocation'`
 )
 
-// reckonAll holds what the service has committed against what the ledger says and what the audit store has chained, in that order:
-// what is published by then is there by then. An error of the chain is an error.
+// reckonAll holds what the service has committed against what the ledger says and what the audit store has chained, in that
+// order: what is published by then is there by then. An error of the chain is an error.
 func reckonAll(ctx context.Context, db database, store *sql.DB) (r reckon.Reckoning, chain []audit.Entry, err error) {
 	var committed []reckon.Written
 	for _, query := range []string{readHistory, readHeartbeats} {

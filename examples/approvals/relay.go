@@ -20,8 +20,8 @@ import (
 // destinationName is also in the view approval_outbox.
 const destinationName = "audit-core"
 
-// adapter is the jq expression that makes what the audit store takes. The payload goes along as it is, byte for byte; a heartbeat,
-// whose id is made when it is written, gets it here.
+// adapter is the jq expression that makes what the audit store takes. The payload goes along as it is, byte for byte; a
+// heartbeat, whose id is made when it is written, gets it here.
 const adapter = `{
   id: .eventId,
   type: .eventType,
@@ -47,8 +47,9 @@ func loadContracts() (*contract.Contracts, error) {
 // destination is the way to the audit store.
 //
 // All events have one key, so they are one lane: oldest first, one at a time. The token and the secret are files, read again for
-// every attempt; while the store refuses a token that it has just rotated, the lane waits, and is tried again each second: nothing
-// is charged to the events. error_text is off: of what went wrong, a code of a bounded set is kept, and no text of the other side.
+// every attempt; while the store refuses a token that it has just rotated, the lane waits, and is tried again each second:
+// nothing is charged to the events. error_text is off: of what went wrong, a code of a bounded set is kept, and no text of the
+// other side.
 func destination(s settings, contracts *contract.Contracts) (d relay.DestinationConfig, err error) {
 	adapted, err := envelope.New(envelope.Config{Name: "jq", Target: envelope.HTTP, JQ: &envelope.JQ{Expression: adapter}})
 	if err != nil {

@@ -133,7 +133,8 @@ func useTwice(ctx context.Context, service *approval.Service, id string, act app
 // errChangedMind rolls a transaction back.
 var errChangedMind = errors.New("they have changed their mind")
 
-// fickle refuses one in ten events after it was written, so that the transaction is rolled back, and says so in a line of its own.
+// fickle refuses one in ten events after it was written, so that the transaction is rolled back, and says so in a line of its
+// own.
 type fickle struct {
 	contract.Enqueuer
 	mu  sync.Mutex

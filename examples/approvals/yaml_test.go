@@ -77,8 +77,9 @@ func TestYAMLIsTheSame(t *testing.T) {
 		Lease: 15 * time.Second}, contracts)
 	must(t, err)
 	got := c.RelayConfig().Destinations[0]
-	if got.Concurrency != want.Concurrency || got.CodeOnly != want.CodeOnly || got.Timeout != want.Timeout || got.Breaker != want.Breaker ||
-		got.Retry.Base != want.Retry.Base || got.Retry.Max != want.Retry.Max || got.Retry.MaxAttempts != want.Retry.MaxAttempts {
+	if got.Concurrency != want.Concurrency || got.CodeOnly != want.CodeOnly || got.Timeout != want.Timeout ||
+		got.Breaker != want.Breaker || got.Retry.Base != want.Retry.Base || got.Retry.Max != want.Retry.Max ||
+		got.Retry.MaxAttempts != want.Retry.MaxAttempts {
 		t.Errorf("the file says\n%+v\nwant\n%+v", got, want)
 	}
 }

@@ -42,7 +42,7 @@ func newOffice(t *testing.T, dialect outbox.Dialect, options outbox.Options) *of
 		must(t, err)
 		return officeOn(t, db, dialect, options)
 	}
-	db, err := sqlite.OpenDB(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "approvals.db"), BusyTimeout: 10 * time.Second})
+	db, err := sqlite.OpenDB(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "approvals.db")})
 	must(t, err)
 	return officeOn(t, db, dialect, options)
 }
@@ -102,7 +102,8 @@ func (o *office) state(id string) string {
 // events returns the classes of the events of an approval, in the order of the log.
 func (o *office) events(id string) string {
 	o.Helper()
-	return o.text("select class from approval_outbox o join outbox_event e on e.event_id = o.event_id where approval_id = '" + id + "' order by seq")
+	return o.text(`select class from approval_outbox o join outbox_event e on e.event_id = o.event_id
+		where approval_id = '` + id + `' order by seq`)
 }
 
 // text returns what a query of one column gives, in one line.
@@ -157,7 +158,8 @@ func TestEveryStepIsTold(t *testing.T) {
 		_, err = o.Use(o.Context(), "a-3", first, ann)
 		must(o, err)
 		for id, want := range map[string][2]string{
-			"a-1": {"SUPERSEDED 2", "issuance supersession"}, "a-2": {"REVOKED 2", "issuance revocation"}, "a-3": {"CONSUMED 2", "issuance use"},
+			"a-1": {"SUPERSEDED 2", "issuance supersession"}, "a-2": {"REVOKED 2", "issuance revocation"},
+			"a-3": {"CONSUMED 2", "issuance use"},
 		} {
 			if got := [2]string{o.state(id), o.events(id)}; got != want {
 				o.Errorf("%s: %q, want %q", id, got, want)
@@ -184,15 +186,17 @@ func (o *office) wantPayload() {
 	}
 	delete(got, "event_id")
 	want := map[string]any{
-		"schema_version": "audit-core.event.v1alpha1", "tenant": "acme", "scope": "payments", "source": "approvals", "actor": "user:ann",
-		"action": "approval.supersession", "resource": "approval:a-1", "outcome": "success", "reason": "I have read it",
+		"schema_version": "audit-core.event.v1alpha1", "tenant": "acme", "scope": "payments", "source": "approvals",
+		"actor": "user:ann", "action": "approval.supersession", "resource": "approval:a-1", "outcome": "success",
+		"reason":  "I have read it",
 		"details": map[string]any{"class": "supersession", "approval_id": "a-1", "binding_digest": bound, "superseded_by": "a-2"},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		o.Errorf("payload\n%v\nwant\n%v", got, want)
 	}
-	if got := o.text("select headers from outbox_event where event_type = 'approval.issuance' and aggregate_id = 'a-1'"); got != `{"correlationId":"c-1"}` {
-		o.Errorf("headers %s, want the correlation id", got)
+	headers := o.text("select headers from outbox_event where event_type = 'approval.issuance' and aggregate_id = 'a-1'")
+	if headers != `{"correlationId":"c-1"}` {
+		o.Errorf("headers %s, want the correlation id", headers)
 	}
 }
 
@@ -273,7 +277,8 @@ func TestExpiredIsObserved(t *testing.T) {
 				o.Errorf("got %v, want it EXPIRED", err)
 			}
 		}
-		if got := o.state("a-1") + ", " + o.state("a-2") + ", " + o.events("a-1") + o.events("a-2"); got != "EXPIRED 1, EXPIRED 0, issuance" {
+		got := o.state("a-1") + ", " + o.state("a-2") + ", " + o.events("a-1") + o.events("a-2")
+		if got != "EXPIRED 1, EXPIRED 0, issuance" {
 			o.Errorf("%s, want both expired and nothing told of it", got)
 		}
 		if got := o.text("select state from approval order by id"); got != "APPROVED PENDING" {
@@ -303,7 +308,8 @@ func TestRefused(t *testing.T) {
 				"supersede approval a-2: its successor: " + approval.ErrNotFound.Error()},
 			"itself": {func() error { _, err := o.Supersede(ctx, "a-2", "a-2", ann); return err },
 				"supersede approval a-2: its successor: " + approval.ErrNotFound.Error()},
-			"an id again": {func() error { _, err := o.Open(ctx, request("a-1")); return err }, "open approval a-1: " + approval.ErrExists.Error()},
+			"an id again": {func() error { _, err := o.Open(ctx, request("a-1")); return err },
+				"open approval a-1: " + approval.ErrExists.Error()},
 			"a bad digest": {func() error { _, err := o.Use(ctx, "a-2", "sha256:XYZ", ann); return err },
 				"use an approval: the request digest is none: write sha256: and 64 lower-case hex digits"},
 			"nobody, with a long story": {
@@ -311,7 +317,8 @@ func TestRefused(t *testing.T) {
 					_, err := o.Revoke(ctx, "a-2", approval.Act{Reason: strings.Repeat("ä", 501)})
 					return err
 				},
-				"revoke approval a-2: the actor has 0 bytes: name who does it, in at most 200\nthe reason has 501 characters: shorten it to 500"},
+				"revoke approval a-2: the actor has 0 bytes: name who does it, in at most 200\n" +
+					"the reason has 501 characters: shorten it to 500"},
 			"everything wrong": {func() error { _, err := o.Open(ctx, approval.Request{ID: "no id"}); return err },
 				"open an approval: the id is not 1 to 100 of A-Z, a-z, 0-9 and . _ -: choose another\n" +
 					"the tenant has 0 bytes: name one, in at most 200\nthe scope has 0 bytes: name one, in at most 200\n" +
@@ -322,7 +329,8 @@ func TestRefused(t *testing.T) {
 				o.Errorf("%s: %v\nwant %s", name, err, tt.want)
 			}
 		}
-		if got := o.state("a-1") + ", " + o.state("a-2") + ", " + o.text("select count(*) from outbox_event"); got != "CONSUMED 2, APPROVED 1, 3" {
+		got := o.state("a-1") + ", " + o.state("a-2") + ", " + o.text("select count(*) from outbox_event")
+		if got != "CONSUMED 2, APPROVED 1, 3" {
 			o.Errorf("%s: something was done all the same", got)
 		}
 	})
@@ -336,7 +344,8 @@ func TestNoEventNoChange(t *testing.T) {
 			fault   string // a statement that breaks the outbox
 			mend    string
 		}{
-			"the log is not there": {fault: "alter table outbox_event rename to elsewhere", mend: "alter table elsewhere rename to outbox_event"},
+			"the log is not there": {fault: "alter table outbox_event rename to elsewhere",
+				mend: "alter table elsewhere rename to outbox_event"},
 			"the event is too big": {options: outbox.Options{MaxPayloadBytes: 700}},
 		} {
 			t.Run(dialect.String()+", "+name, func(t *testing.T) {

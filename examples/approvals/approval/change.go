@@ -8,7 +8,9 @@ import (
 )
 
 // change is one step of an approved approval, with its event.
-func (s *Service) change(ctx context.Context, verb, id, class string, act Act, query string, args ...any) (a Approval, err error) {
+func (s *Service) change(
+	ctx context.Context, verb, id, class string, act Act, query string, args ...any,
+) (a Approval, err error) {
 	err = s.transact(ctx, verb, id, act, func(tx *sql.Tx) error {
 		if a, err = s.step(ctx, tx, id, Approved, query, args...); err != nil {
 			return err
@@ -43,8 +45,8 @@ func (s *Service) transact(ctx context.Context, verb, id string, act Act, f func
 	return nil
 }
 
-// step runs the update of one transition. Its condition is the whole of the concurrency: of two that come at once the second waits
-// for the first, and finds that the condition holds no more.
+// step runs the update of one transition. Its condition is the whole of the concurrency: of two that come at once the second
+// waits for the first, and finds that the condition holds no more.
 func (s *Service) step(ctx context.Context, tx *sql.Tx, id string, need State, query string, args ...any) (Approval, error) {
 	a, err := scan(tx.QueryRowContext(ctx, query, args...))
 	if !errors.Is(err, sql.ErrNoRows) {

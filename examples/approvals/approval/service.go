@@ -50,7 +50,8 @@ func (s *Service) Open(ctx context.Context, r Request) (Approval, error) {
 	if err := r.check(); err != nil {
 		return Approval{}, fmt.Errorf("open an approval: %w", err)
 	}
-	a, err := scan(s.DB.QueryRowContext(ctx, s.sql.open, r.ID, r.Tenant, r.Scope, r.BindingDigest, r.Threshold, r.Lifetime.Seconds()))
+	a, err := scan(s.DB.QueryRowContext(ctx, s.sql.open,
+		r.ID, r.Tenant, r.Scope, r.BindingDigest, r.Threshold, r.Lifetime.Seconds()))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrExists
 	}
@@ -84,8 +85,8 @@ func (s *Service) Agree(ctx context.Context, id string, act Act) (a Approval, er
 	return a, nil
 }
 
-// Use lets a request do what was approved: the first one, by the digest of what it asks for. The same request may ask again, after
-// a lost answer, and gets the same answer; another one gets ErrUsed.
+// Use lets a request do what was approved: the first one, by the digest of what it asks for. The same request may ask again,
+// after a lost answer, and gets the same answer; another one gets ErrUsed.
 func (s *Service) Use(ctx context.Context, id, requestDigest string, act Act) (u Use, err error) {
 	if !validDigest.MatchString(requestDigest) {
 		return Use{}, errors.New("use an approval: the request digest is none: " + digestHint)

@@ -1,5 +1,5 @@
--- Approvals, beside the outbox's tables. Names are unqualified: run it with search_path set to their schema. Running it again does
--- no harm.
+-- Approvals, beside the outbox's tables. Names are unqualified: run it with search_path set to their schema. Running it again
+-- does no harm.
 
 create table if not exists approval (
   id             text        primary key,

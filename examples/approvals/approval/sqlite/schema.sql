@@ -44,8 +44,10 @@ select e.event_id,
        e.payload ->> '$.details.class' as class,
        nullif(e.aggregate_id, '') as approval_id,             -- null: a heartbeat
        e.payload,
-       strftime('%Y-%m-%dT%H:%M:%S', e.created_at / 1000000, 'unixepoch') || printf('.%06dZ', e.created_at % 1000000) as created_at,
-       strftime('%Y-%m-%dT%H:%M:%S', d.published_at / 1000000, 'unixepoch') || printf('.%06dZ', d.published_at % 1000000) as drained_at,
+       strftime('%Y-%m-%dT%H:%M:%S', e.created_at / 1000000, 'unixepoch')
+         || printf('.%06dZ', e.created_at % 1000000) as created_at,
+       strftime('%Y-%m-%dT%H:%M:%S', d.published_at / 1000000, 'unixepoch')
+         || printf('.%06dZ', d.published_at % 1000000) as drained_at,
        coalesce(d.attempt_count, 0) as attempts,
        strftime('%Y-%m-%dT%H:%M:%S', coalesce(d.last_attempt_at, d.published_at) / 1000000, 'unixepoch')
          || printf('.%06dZ', coalesce(d.last_attempt_at, d.published_at) % 1000000) as last_attempt_at,
