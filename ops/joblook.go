@@ -170,12 +170,29 @@ func (o *Ops) Estimate(ctx context.Context, r JobRequest) (Count, error) {
 	count := Count{N: n}
 	if position < j.ToSeq {
 		count.Estimated = true
-		count.N += int64(float64(n) / float64(position-j.FromSeq+1) * float64(j.ToSeq-position))
+		first, err := o.firstFrom(ctx, tx, j.FromSeq) // what retention has taken away says nothing about the rest
+		if err != nil {
+			return Count{}, fmt.Errorf("estimate a job for %s: %w", r.Filter.Destination, err)
+		}
+		count.N += int64(float64(n) / float64(max(position-first+1, 1)) * float64(j.ToSeq-position))
 	}
 	if r.MaxEvents > 0 && count.N >= r.MaxEvents {
 		count = Count{N: r.MaxEvents, Estimated: n < r.MaxEvents}
 	}
 	return count, nil
+}
+
+// firstFrom returns the first number of the log from another one on; that one when there is none.
+func (o *Ops) firstFrom(ctx context.Context, q querier, from int64) (int64, error) {
+	var seq, created int64
+	err := q.QueryRowContext(ctx, o.queries.seqAt.at, from).Scan(&seq, &created)
+	if errors.Is(err, sql.ErrNoRows) {
+		return from, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look for the first event from number %d on: %w", from, err)
+	}
+	return seq, nil
 }
 
 // countFitting counts up to the limits of an estimate, and returns how far it has come.
