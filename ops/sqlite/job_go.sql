@@ -1,7 +1,7 @@
 -- Sets the deliveries ?2 (a JSON list of numbers) going from their first attempt, in their lanes. All get the same time: the relay
 -- takes what is due by time and number.
--- ?3: they are replayed. What has left its lane is given to the relay without an endpoint, also when it still has one: in the lane of
--- that it might overtake what was published and has none any more. What stands in its lane stays, with others behind it.
+-- ?3: they are replayed. What has left its lane is given to the relay without an endpoint, also when it still has one: else it might
+-- overtake what was published before it, which has none any more. What stands in its lane stays there, before those behind it.
 update $schema.outbox_delivery as d
    set status = 'PENDING', attempt_count = 0,
        next_attempt_at = cast((julianday('now') - 2440587.5) * 86400000000 as integer),
