@@ -128,11 +128,14 @@ func runDemo(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return fmt.Errorf("--duration is %v: it can be 1s to 24h: %w", *duration, errUsage)
 	}
 	r, err := demonstrate(ctx, &demo{settings: f.settings, listen: f.listen, duration: *duration, progress: errOut})
-	if r.Committed > 0 {
-		err = errors.Join(err, r.Print(out, *asJSON,
-			"The service was killed with its relay, and the broker was away: what had waited is in these numbers too."))
+	if r.Committed == 0 {
+		return err
 	}
-	return err
+	var notes []string
+	if r.RelayKills > 0 {
+		notes = append(notes, "With each kill of the relay the service was killed too: clients asked again until they had an answer.")
+	}
+	return errors.Join(err, r.Print(out, *asJSON, notes...))
 }
 
 func runService(ctx context.Context, args []string, _, errOut io.Writer) error {

@@ -141,16 +141,11 @@ func (r *receiver) hold(owner string) (release func()) {
 	})
 }
 
-// has tells whether all of these events have arrived.
-func (r *receiver) has(ids []string) bool {
+// has tells whether an event has arrived.
+func (r *receiver) has(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, id := range ids {
-		if !r.inbox[id] {
-			return false
-		}
-	}
-	return true
+	return r.inbox[id]
 }
 
 // all returns what has arrived.
