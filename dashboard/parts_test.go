@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"strings"
@@ -172,10 +173,15 @@ func TestSamplesAreBounded(t *testing.T) {
 	}
 }
 
-// TestLive: a stream sends the parts of its page, then only what has changed; there are no more streams than may be; and all end
-// when Run does.
+// TestLive: a stream sends the parts of its page, then only what has changed, for longer than the server gives to other answers;
+// there are no more streams than may be; and all end when Run does.
 func TestLive(t *testing.T) {
 	s := newSite(t, nil)
+	s.server.Close()
+	s.server = httptest.NewUnstartedServer(s.board)
+	s.server.Config.ReadTimeout, s.server.Config.WriteTimeout = liveEvery/2, liveEvery/2
+	s.server.Start()
+	t.Cleanup(s.server.Close)
 	stop := s.run()
 	var bodies []*bufio.Reader
 	address := s.server.URL + "/live?page=" + url.QueryEscape("/events?statuses=FAILED")
