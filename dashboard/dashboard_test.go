@@ -2,15 +2,21 @@ package dashboard
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/pillarbox-dev/pillarbox/dashboard/mask"
+	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 )
 
 // TestEmptyStates: a page that has nothing to show says what would make it show something.
@@ -100,6 +106,45 @@ func TestNothingIsMarkup(t *testing.T) {
 				t.Errorf("%s holds %q as markup", path, tag)
 			}
 		}
+	}
+}
+
+// TestEveryLinkLeads follows every link from the first page on, on both databases: each leads to a page.
+func TestEveryLinkLeads(t *testing.T) {
+	postgres := func(t *testing.T) *site {
+		db, err := sql.Open("pgx", pgtest.Database(t))
+		return newSiteOver(t, db, err, schema.Postgres, nil)
+	}
+	for name, open := range map[string]func(*testing.T) *site{
+		"postgres": postgres, "sqlite": func(t *testing.T) *site { return newSite(t, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			for range 60 { // more than a page
+				s.quarantined(event(`{"a":1}`))
+			}
+			by := ops.Action{By: "grace", Reason: "r"}
+			s.must(s.ops.Pause(t.Context(), "d", by))
+			_, err := s.ops.StartJob(t.Context(), ops.JobRequest{Kind: ops.JobRetry, Filter: ops.Filter{Destination: "d"}}, by)
+			s.must(err)
+			queue, known := []string{"/"}, map[string]bool{"/": true}
+			for ; len(queue) > 0 && len(known) < 400; queue = queue[1:] {
+				status, body := s.get(queue[0])
+				if status != http.StatusOK {
+					t.Errorf("%s: got %d", queue[0], status)
+				}
+				for _, link := range links.FindAllStringSubmatch(body, -1) {
+					path := html.UnescapeString(link[1])
+					if strings.HasPrefix(link[0], "href") && !known[path] {
+						known[path] = true
+						queue = append(queue, path)
+					}
+				}
+			}
+			if len(known) < 80 {
+				t.Errorf("there are only %d pages", len(known))
+			}
+		})
 	}
 }
 

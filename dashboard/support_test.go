@@ -22,23 +22,30 @@ import (
 // site is a dashboard over an outbox in SQLite, served as it would be.
 type site struct {
 	*testing.T
-	db     *sql.DB
-	ops    *ops.Ops
-	board  *Dashboard
-	server *httptest.Server
+	db      *sql.DB
+	dialect schema.Dialect
+	ops     *ops.Ops
+	board   *Dashboard
+	server  *httptest.Server
 }
 
 // newSite serves a dashboard; change adds to its configuration.
 func newSite(t *testing.T, change func(*Config)) *site {
 	t.Helper()
-	s := &site{T: t}
-	var err error
-	s.db, err = sqlite.OpenDB(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "box.db")})
+	db, err := sqlite.OpenDB(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "box.db")})
+	return newSiteOver(t, db, err, schema.SQLite, change)
+}
+
+// newSiteOver serves a dashboard over a database without tables, of which err is what opening it has come to.
+func newSiteOver(t *testing.T, db *sql.DB, err error, dialect schema.Dialect, change func(*Config)) *site {
+	t.Helper()
+	s := &site{T: t, db: db, dialect: dialect}
 	s.must(err)
 	t.Cleanup(func() { s.db.Close() })
-	_, err = schema.Migrate(t.Context(), s.db, schema.SQLite, "")
+	name := map[schema.Dialect]string{schema.Postgres: "public"}[dialect]
+	_, err = schema.Migrate(t.Context(), s.db, dialect, name)
 	s.must(err)
-	s.ops, err = ops.New(s.db, schema.SQLite, "")
+	s.ops, err = ops.New(s.db, dialect, name)
 	s.must(err)
 	c := Config{Ops: s.ops, Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
 	if change != nil {
@@ -60,7 +67,8 @@ func (s *site) must(err error) {
 // quarantined adds an event that destination d has rejected, and returns its number.
 func (s *site) quarantined(e outbox.Event) int64 {
 	s.Helper()
-	box, err := outbox.New(outbox.SQLite, outbox.Options{})
+	box, err := outbox.New(map[schema.Dialect]outbox.Dialect{schema.SQLite: outbox.SQLite, schema.Postgres: outbox.Postgres}[s.dialect],
+		outbox.Options{})
 	s.must(err)
 	tx, err := s.db.BeginTx(s.Context(), nil)
 	s.must(err)
@@ -68,13 +76,14 @@ func (s *site) quarantined(e outbox.Event) int64 {
 	results, err := box.Enqueue(s.Context(), tx, e)
 	s.must(err)
 	var seq int64
-	s.must(tx.QueryRowContext(s.Context(), `select seq from outbox_event where event_id = ?1`, results[0].ID).Scan(&seq))
-	_, err = tx.ExecContext(s.Context(), `insert into outbox_cursor (destination, position) values ('d', ?1)
-		on conflict (destination, shard) do update set position = ?1`, seq)
+	s.must(tx.QueryRowContext(s.Context(), `select seq from outbox_event where event_id = $1`, results[0].ID).Scan(&seq))
+	_, err = tx.ExecContext(s.Context(), `insert into outbox_cursor (destination, position) values ('d', $1)
+		on conflict (destination, shard) do update set position = $1`, seq)
 	s.must(err)
+	at := map[schema.Dialect]string{schema.SQLite: "1764460000123456", schema.Postgres: "clock_timestamp()"}[s.dialect]
 	_, err = tx.ExecContext(s.Context(), `insert into outbox_delivery (destination, seq, status, attempt_count, endpoint,
 			last_attempt_at, last_error_code, last_error_message)
-		values ('d', ?1, 'QUARANTINED', 1, '', 1764460000123456, 'HTTP_422', 'no such <b>customer</b>')`, seq)
+		values ('d', $1, 'QUARANTINED', 1, '', `+at+`, 'HTTP_422', 'no such <b>customer</b>')`, seq)
 	s.must(err)
 	s.must(tx.Commit())
 	return seq
