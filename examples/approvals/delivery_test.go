@@ -44,16 +44,44 @@ func TestAuditOutageBlocksNothing(t *testing.T) {
 		b.audit.Tell(audit.Control{Down: new(false)})
 		b.drained()
 		b.verdict()
-		chain, err := b.audit.Chain(t.Context())
-		must(t, err)
-		var got []string
-		for _, e := range chain {
-			got = append(got, e.EventID)
-		}
-		if want := b.rows("select event_id from outbox_event order by seq"); !slices.Equal(got, want) {
-			t.Errorf("chained\n%v\nwant the order of the log\n%v", got, want)
-		}
+		b.oldestFirst()
 	})
+}
+
+// An event that fails holds the younger ones back, also those of other approvals.
+func TestOldestFirst(t *testing.T) {
+	onBoth(t, func(t *testing.T, dialect string) {
+		var asked atomic.Int64
+		var b *bench
+		b = newBench(t, dialect, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) <= 3 {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			b.audit.ServeHTTP(w, r)
+		}))
+		service := b.office()
+		for range 5 {
+			b.issued(service)
+		}
+		b.drained()
+		b.verdict()
+		b.oldestFirst()
+	})
+}
+
+// oldestFirst checks that the chain has the order of the log. It holds where one writer works, as it does here.
+func (b *bench) oldestFirst() {
+	b.Helper()
+	chain, err := b.audit.Chain(b.Context())
+	must(b, err)
+	var got []string
+	for _, e := range chain {
+		got = append(got, e.EventID)
+	}
+	if want := b.rows("select event_id from outbox_event order by seq"); !slices.Equal(got, want) {
+		b.Errorf("chained\n%v\nwant the order of the log\n%v", got, want)
+	}
 }
 
 // 202 accepted and, after a lost answer, 200 duplicate both count as drained.
