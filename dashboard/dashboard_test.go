@@ -28,6 +28,7 @@ func TestEmptyStates(t *testing.T) {
 		"/events?destination=d":      "No relay has worked on the destination d yet",
 		"/events?partition_key=k":    "Nothing fits this filter",
 		"/events?from_seq=x&since=y": "is no number of the log",
+		"/events?from_seq=xyz":       `value="xyz"`,
 		"/quarantine":                "Nothing is quarantined",
 		"/quarantine?topics=a":       "Nothing quarantined fits",
 		"/jobs":                      "No job yet",

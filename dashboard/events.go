@@ -40,7 +40,7 @@ func (d *Dashboard) list(r *http.Request, path string, restrict func(*ops.Filter
 	if err != nil {
 		return eventList{}, err
 	}
-	l := eventList{Filter: d.filterForm(f, problems, names)}
+	l := eventList{Filter: newFilterForm(f, query, problems, names)}
 	if len(problems) > 0 {
 		return l, nil
 	}

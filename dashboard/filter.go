@@ -85,14 +85,21 @@ type filterForm struct {
 	Problems []string
 	// Open: some of the fields behind "More" is in use.
 	Open bool
+	// Asked is what was typed.
+	Asked url.Values
 }
 
-func (d *Dashboard) filterForm(f ops.Filter, problems []string, names []string) filterForm {
+func newFilterForm(f ops.Filter, asked url.Values, problems, names []string) filterForm {
 	return filterForm{
-		Filter: f, Choices: names, Problems: problems,
-		Open: f.AggregateType+f.AggregateID+f.EventType+f.ErrorCode+f.Endpoint != "" || !f.Since.IsZero() || !f.Until.IsZero() ||
-			f.FromSeq != 0 || f.ToSeq != 0,
+		Filter: f, Choices: names, Problems: problems, Asked: asked,
+		Open: len(problems) > 0 || f.AggregateType+f.AggregateID+f.EventType+f.Endpoint != "" || !f.Since.IsZero() ||
+			!f.Until.IsZero() || f.FromSeq != 0 || f.ToSeq != 0,
 	}
+}
+
+// tell shows what is wrong, and the fields that it may be about.
+func (f *filterForm) tell(problems []string) {
+	f.Problems, f.Open = problems, f.Open || len(problems) > 0
 }
 
 // AllStatuses are what can be chosen.
@@ -104,11 +111,18 @@ func (f filterForm) Has(s relay.Status) bool { return slices.Contains(f.Filter.S
 // Topic is the patterns in one field.
 func (f filterForm) Topic() string { return strings.Join(f.Filter.Topics, ", ") }
 
-// From and To are the bounds of time as their fields take them.
-func (f filterForm) From() string { return minute(f.Filter.Since) }
+// Moment is a bound of time as its field takes it.
+func (f filterForm) Moment(name string) string {
+	return minute(map[string]time.Time{"since": f.Since, "until": f.Until}[name])
+}
 
-// To is the upper bound.
-func (f filterForm) To() string { return minute(f.Filter.Until) }
+// Number is a bound of the numbers, or what was typed instead of one.
+func (f filterForm) Number(name string) string {
+	if n := map[string]int64{"from_seq": f.FromSeq, "to_seq": f.ToSeq}[name]; n > 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return f.Asked.Get(name)
+}
 
 func minute(t time.Time) string {
 	if t.IsZero() {

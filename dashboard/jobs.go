@@ -113,7 +113,7 @@ func (d *Dashboard) newJob(r *http.Request) (any, error) {
 	if err != nil || r.URL.Query().Get("count") == "" {
 		return form, err
 	}
-	form.Form.Problems = problems
+	form.Form.tell(problems)
 	if len(problems) > 0 {
 		return form, nil
 	}
@@ -155,7 +155,7 @@ func (d *Dashboard) jobForm(r *http.Request, v url.Values) (form newJob, request
 	request.RatePerSecond = int(number("At most per second", "rate_per_second"))
 	request.MaxEvents = number("At most in all", "max_events")
 	form = newJob{
-		Form: d.filterForm(f, nil, names), Kind: request.Kind,
+		Form: newFilterForm(f, v, nil, names), Kind: request.Kind,
 		Rate: v.Get("rate_per_second"), Max: v.Get("max_events"), Reason: v.Get("reason"),
 	}
 	if f.Destination == "" && len(names) == 1 {
@@ -176,7 +176,7 @@ func (d *Dashboard) startJob(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	again := func(status int, n *notice) {
-		form.Form.Problems = problems
+		form.Form.tell(problems)
 		d.write(w, r, view{name: "newjob", title: "Start a job", nav: "jobs"}, status, n, form)
 	}
 	if len(problems) > 0 {

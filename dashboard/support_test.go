@@ -67,8 +67,8 @@ func (s *site) must(err error) {
 // quarantined adds an event that destination d has rejected, and returns its number.
 func (s *site) quarantined(e outbox.Event) int64 {
 	s.Helper()
-	box, err := outbox.New(map[schema.Dialect]outbox.Dialect{schema.SQLite: outbox.SQLite, schema.Postgres: outbox.Postgres}[s.dialect],
-		outbox.Options{})
+	dialects := map[schema.Dialect]outbox.Dialect{schema.SQLite: outbox.SQLite, schema.Postgres: outbox.Postgres}
+	box, err := outbox.New(dialects[s.dialect], outbox.Options{})
 	s.must(err)
 	tx, err := s.db.BeginTx(s.Context(), nil)
 	s.must(err)
