@@ -212,6 +212,7 @@ func TestJobOverAKilledProcess(t *testing.T) {
 type routed struct{ *ledgered }
 
 func (routed) Endpoint(*relay.Event) string { return "A" }
+func (routed) Several() bool                { return true }
 
 // A replay brings what was published, which has lost its endpoint, and what was quarantined or discarded, which has not, in the
 // order of the log. A quarantined delivery that holds its lane stays before those that wait behind it.

@@ -24,6 +24,9 @@ type Router interface {
 	// Endpoint names where the event goes. It is called once for each event that is read, by one
 	// goroutine, and must not block. An event that has none gets a Reject or Unavailable from Deliver.
 	Endpoint(*Event) string
+	// Several tells whether there can be more than one endpoint. A Router without is treated as a destination that is none: an
+	// outage of it writes nothing, since nobody else waits behind it, and its guard pauses the destination.
+	Several() bool
 }
 
 // A Limiter is a Router that knows how much its endpoints take at once.

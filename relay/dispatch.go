@@ -235,12 +235,14 @@ func (t *tenure) learn(e *endpoint, o Outcome, now time.Time) {
 // endpoints is left alone but for a seldom probe.
 func (t *tenure) guarded(e *endpoint, o Outcome, now time.Time) {
 	t.observer.Noticed(t.Name, Notice{Kind: NoticeGuard, Endpoint: e.name, Code: o.Code})
-	t.log.Error("nearly everything is rejected: paused", "endpoint", e.name, "code", o.Code,
-		"hint", "look at the quarantined events and the destination's credentials, then resume it")
 	if t.router != nil {
+		t.log.Error("nearly everything is rejected: the endpoint is paused", "endpoint", e.name, "code", o.Code,
+			"hint", "look at the quarantined events and the endpoint's credentials; it is probed every few minutes")
 		e.breaker.pause(now, CodeRejectStorm)
 		return
 	}
+	t.log.Error("nearly everything is rejected: the destination is paused", "code", o.Code,
+		"hint", "look at the quarantined events and the destination's credentials, then resume it")
 	t.pause = Pause{Reason: CodeRejectStorm + ": nearly everything was rejected, the last with " + clip(o.Code, MaxErrorCode), By: "guard"}
 	t.acc.Pause = t.pause
 	t.acc.wanted = true

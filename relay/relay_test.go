@@ -76,7 +76,14 @@ func (routed) Endpoint(e *relay.Event) string {
 	return endpoint
 }
 
+func (routed) Several() bool            { return true }
 func (routed) EndpointLimit(string) int { return 4 }
+
+// lone could have endpoints, like destination/http, and has one.
+type lone struct{ *script }
+
+func (lone) Endpoint(*relay.Event) string { return "" }
+func (lone) Several() bool                { return false }
 
 // harness runs relays over a store in memory, in a bubble of virtual time.
 type harness struct {
@@ -288,9 +295,20 @@ func TestRelayRoutesWhatIsReplayed(t *testing.T) {
 }
 
 func TestRelayOutageChargesNothingAndWritesNothing(t *testing.T) {
+	t.Run("no router", func(t *testing.T) { outage(t, nil) })
+	t.Run("a router with one endpoint", func(t *testing.T) {
+		outage(t, func(h *harness, d *relay.DestinationConfig) { d.Destination = lone{h.dest} })
+	})
+}
+
+func outage(t *testing.T, change func(*harness, *relay.DestinationConfig)) {
 	bubble(t, func(h *harness) {
 		h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Kind: relay.Unavailable, Code: "DIAL"} })
-		stop := h.start(nil)
+		stop := h.start(func(d *relay.DestinationConfig) {
+			if change != nil {
+				change(h, d)
+			}
+		})
 		for i := range 20 {
 			h.commit(fmt.Sprint("k", i%3), fmt.Sprint("e", i))
 		}

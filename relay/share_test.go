@@ -19,6 +19,8 @@ func (silent) Endpoint(e *relay.Event) string {
 	return endpoint
 }
 
+func (silent) Several() bool { return true }
+
 func (silent) MaxBatch() int { return 1 }
 
 func (s silent) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {

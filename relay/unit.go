@@ -43,7 +43,9 @@ func newUnit(c Config, d DestinationConfig) *unit {
 		maxBatch:          d.maxBatch(),
 		wake:              make(chan struct{}, 1),
 	}
-	u.router, _ = d.Destination.(Router)
+	if r, ok := d.Destination.(Router); ok && r.Several() {
+		u.router = r
+	}
 	u.limiter, _ = d.Destination.(Limiter)
 	u.status.Store(&UnitStatus{Destination: d.Name})
 	return u

@@ -64,6 +64,9 @@ func (d *Destination) Endpoint(e *relay.Event) string {
 	return own[d.config.EndpointHeader]
 }
 
+// Several implements relay.Router: with a URL of its own a destination has one endpoint.
+func (d *Destination) Several() bool { return d.config.Endpoints != nil }
+
 // EndpointLimit implements relay.Limiter.
 func (d *Destination) EndpointLimit(name string) int {
 	if e, ok := d.lookup(name); ok && e.MaxInFlight > 0 {

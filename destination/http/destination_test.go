@@ -117,8 +117,12 @@ func TestEndpointsByHeader(t *testing.T) {
 			t.Errorf("EndpointLimit(%q) = %d, want %d", name, got, want)
 		}
 	}
-	if got := newDestination(t, "https://one.example").Endpoint(newEvent()); got != "" {
+	one := newDestination(t, "https://one.example")
+	if got := one.Endpoint(newEvent()); got != "" {
 		t.Errorf("with one endpoint: %q, want none named", got)
+	}
+	if one.Several() || !d.Several() {
+		t.Errorf("Several() = %v with one endpoint, %v with a table of them", one.Several(), d.Several())
 	}
 }
 

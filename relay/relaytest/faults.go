@@ -184,6 +184,8 @@ type wrappedRouter struct {
 
 func (w *wrappedRouter) Endpoint(e *relay.Event) string { return w.router.Endpoint(e) }
 
+func (w *wrappedRouter) Several() bool { return w.router.Several() }
+
 func (w *wrappedRouter) EndpointLimit(endpoint string) int {
 	if l, ok := w.router.(relay.Limiter); ok {
 		return l.EndpointLimit(endpoint)

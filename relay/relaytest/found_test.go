@@ -475,6 +475,7 @@ func TestPossibleDuplicatesOverTwoOwners(t *testing.T) {
 type routed struct{ *recorder }
 
 func (routed) Endpoint(*relay.Event) string { return "x" }
+func (routed) Several() bool                { return true }
 func (routed) EndpointLimit(string) int     { return 1 }
 
 // While a claim is under way that takes the later event of a lane, the earlier one is parked, because its endpoint is silent and

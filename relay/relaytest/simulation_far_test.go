@@ -124,6 +124,8 @@ type doorWithEndpoints struct{ door }
 
 func (d doorWithEndpoints) Endpoint(e *relay.Event) string { return d.w.routeOf(d.farSide, e.ID) }
 
+func (d doorWithEndpoints) Several() bool { return true }
+
 func (d doorWithEndpoints) EndpointLimit(string) int { return 1 + len(d.name)%3 }
 
 // try delivers one event in the present weather.
