@@ -159,3 +159,10 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
+
+// TestOperations wants the dashboard and the API beside a small log; what they show is tested where they are.
+func TestOperations(t *testing.T) {
+	got := measured(t, "operations", "--pending", "3000", "--ledger", "2000", "--quarantined", "20", "--failed", "10", "--pages", "20",
+		"--rounds", "1", "--database", server(t))
+	wantPositive(t, got, "status_ms", "page_p50_ms", "page_max_ms", "api_p50_ms", "api_max_ms")
+}
