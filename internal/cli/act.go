@@ -56,8 +56,8 @@ again. The new payload is held to the limits of the log and to its contract. The
 
 An event is the same for all destinations: who gets it from now on gets the new payload, and who has it already keeps the old
 one.` + whatIsSeen,
-		Example: `  pillarbox events show 4711 --json | jq '.payload | .amount = 12' | pillarbox repair suppliers 4711 --payload -
-  pillarbox repair suppliers 4711 --header tenant=north --header source=till --reason "the tenant was missing"`,
+		Example: `  pillarbox repair suppliers 4711 --header tenant=north --header source=till --reason "the tenant was missing"
+  pillarbox events show 4711 --json | jq '.payload | .amount = 12' | pillarbox repair suppliers 4711 --payload -`,
 	}, "it is repaired and goes again", func(ctx context.Context, o *ops.Ops, t ops.Target, by ops.Action) (ops.Delivery, error) {
 		return o.Repair(ctx, t, r.repair, by)
 	})
