@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
@@ -190,9 +189,9 @@ type reconcileQueries struct{ clock, cursors, log, ledger, published string }
 // reconcileCursor is how far a destination has come. What it has settled below its position and outside its gaps has a row.
 type reconcileCursor struct {
 	position int64
-	topics   string     // JSON array
-	gaps     [][2]int64 // ascending, both ends included
-	first    int64      // in its ledger; 0: it is empty
+	topics   string // JSON array
+	gaps     gapRanges
+	first    int64 // in its ledger; 0: it is empty
 }
 
 // newReconciliation looks at the cursors first: what is read after that can only be more than they say.
@@ -240,14 +239,8 @@ func (r *reconciliation) takeCursor(scan func(...any) error) error {
 	if other := r.cursors[name]; other != nil {
 		c.position = min(c.position, other.position)
 		c.gaps = append(c.gaps, other.gaps...)
-		slices.SortFunc(c.gaps, func(a, b [2]int64) int { return int(a[0] - b[0]) })
 	}
+	c.gaps = joined(c.gaps)
 	r.cursors[name] = c
 	return nil
-}
-
-// inGap tells whether the cursor has passed a number without seeing it.
-func (c *reconcileCursor) inGap(seq int64) bool {
-	i, found := slices.BinarySearchFunc(c.gaps, seq, func(gap [2]int64, seq int64) int { return int(gap[0] - seq) })
-	return found || i > 0 && c.gaps[i-1][1] >= seq
 }

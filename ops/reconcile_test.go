@@ -2,6 +2,7 @@ package ops_test
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -142,6 +143,96 @@ func TestReconcileInbox(t *testing.T) {
 		b.wantFound("mended", b.reconcile(config))
 		b.wantFound("and after", b.reconcile(config))
 	})
+}
+
+// What the cursor had not seen when it passed stays open until it is settled or dead: by then the run is far beyond it.
+func TestReconcileComesBackToGaps(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	db, name := b.consumer()
+	insert := "insert into outbox_event (topic_name, event_type) select 'a', 'T' from generate_series(1, $1)"
+	open := func(n int) *sql.Tx {
+		tx, err := b.db.BeginTx(b.Context(), nil)
+		b.must(err)
+		_, err = tx.ExecContext(b.Context(), insert, n)
+		b.must(err)
+		return tx
+	}
+	b.events(1, "a", time.Hour)
+	late := open(4) // 2–5
+	b.events(1, "a", time.Hour)
+	dead := open(3) // 7–9
+	b.events(1, "a", time.Hour)
+	b.cursor("d", 10)
+	b.exec("update outbox_cursor set gaps = '{[2,6),[7,10)}'")
+	b.deliveries(1, "PUBLISHED", 1)
+	b.deliveries(1, "PUBLISHED", 6)
+	b.deliveries(1, "PUBLISHED", 10)
+	b.exec("update outbox_delivery set published_at = clock_timestamp() - interval '1 hour'")
+	handled := func(seqs ...int64) {
+		for _, seq := range seqs {
+			var id string
+			b.must(b.db.QueryRowContext(b.Context(), "select event_id from outbox_event where seq = $1", seq).Scan(&id))
+			_, err := db.ExecContext(b.Context(), "insert into consumer.outbox_inbox (consumer, event_id, body_hash) values ('c', $1, '')", id)
+			b.must(err)
+		}
+	}
+	handled(1, 6, 10)
+	config := ops.ReconcileConfig{Ledgers: []string{"d"}, Progress: ops.ReconcileProgress{}, Inboxes: []ops.InboxCheck{
+		{Destination: "d", Consumer: "c", DB: db, Dialect: b.dialect, Schema: name}}}
+	progress := func() string {
+		b.Helper()
+		text, err := json.Marshal(config.Progress)
+		b.must(err)
+		return string(text)
+	}
+	b.wantFound("with both open", b.reconcile(config))
+	b.wantFound("and again", b.reconcile(config))
+	b.must(late.Commit())
+	b.wantFound("the relay has not seen it yet", b.reconcile(config))
+
+	// The relay takes 3 in the middle of the gap, then the others: 4 is lost, the event of 5 gets lost, 2 does not arrive.
+	b.deliveries(1, "PUBLISHED", 3)
+	b.exec("update outbox_cursor set gaps = '{[2,3),[4,6),[7,10)}'")
+	b.wantFound("3 was published just now", b.reconcile(config))
+	b.deliveries(1, "PUBLISHED", 2)
+	b.deliveries(1, "PUBLISHED", 5)
+	b.exec("update outbox_delivery set published_at = clock_timestamp() - interval '1 hour'")
+	handled(3, 5)
+	b.exec("delete from outbox_event where seq = 5")
+	b.exec("update outbox_cursor set gaps = '{[7,10)}'")
+	found := []string{"ledger no row in the ledger 4", "ledger its event is gone 5", "inbox not in the inbox 2"}
+	b.wantFound("once it was taken", b.reconcile(config), found...)
+	b.wantFound("and it stays", b.reconcile(config), found...)
+	if !strings.Contains(progress(), "[7,9]") {
+		t.Errorf("progress = %s, want 7 to 9 open in it", progress())
+	}
+	b.must(dead.Rollback())
+	b.exec("update outbox_cursor set gaps = '{}'")
+	b.deliveries(1, "PUBLISHED", 4)
+	b.exec("update outbox_delivery set status = 'DISCARDED' where seq in (4, 5)")
+	handled(2)
+	b.wantFound("when all is mended", b.reconcile(config))
+	if want := `{"inbox/d/c":{"through":10},"ledger/d":{"through":10},"log/d":{"through":10}}`; progress() != want {
+		t.Errorf("progress = %s, want %s", progress(), want)
+	}
+}
+
+// More gaps than are watched: the run stops before the first of the others, and goes on when there are fewer.
+func TestReconcileStopsBeforeTooManyGaps(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	b.events(1, "a", time.Hour)
+	b.exec("select setval('outbox_event_seq', 30000)")
+	b.events(1, "a", time.Hour) // 30,001
+	b.cursor("d", 30_001)
+	b.deliveries(1, "PUBLISHED", 1)
+	b.exec(`update outbox_cursor set gaps = (select range_agg(int8range(i, i + 1)) from generate_series(2, 24000, 2) i)`)
+	config := ops.ReconcileConfig{Ledgers: []string{"d"}, Progress: ops.ReconcileProgress{}}
+	r := b.reconcile(config)
+	if text := r.Errors["ledger"]; !strings.Contains(text, "not settled") {
+		t.Errorf("errors = %q, findings %v, want that it does not go on", r.Errors, found(r))
+	}
+	b.exec(`update outbox_cursor set gaps = '{}'`)
+	b.wantFound("with fewer", b.reconcile(config), "ledger no row in the ledger 30001")
 }
 
 // Too much that is not settled is said, and what was reached is kept.

@@ -40,7 +40,7 @@ func (r *reconciliation) compare(ctx context.Context, name string, c *reconcileC
 	if !known {
 		from = comparedTo{Through: max(c.first, r.first) - 1}
 	}
-	s := scan{look: look, limit: int64(r.config.Limit), keep: r.config.Progress != nil, finding: f}
+	s := scan{look: look, limit: int64(r.config.Limit), gaps: c.gaps, keep: r.config.Progress != nil, finding: f}
 	reached, err := s.run(ctx, from, c.position)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (r *reconciliation) lookAtLog(destination string, c *reconcileCursor) look 
 			switch {
 			case id == "":
 				through = reached(seq, looked, to)
-			case !c.inGap(seq):
+			case !c.gaps.has(seq):
 				seen = append(seen, sighting{seq, map[string]any{
 					"problem": "no row in the ledger", "destination": destination, "seq": seq, "event_id": id, "topic_name": topic,
 					"event_type": event,

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"math"
 	"slices"
 )
 
@@ -9,15 +10,17 @@ import (
 type ReconcileProgress map[string]comparedTo
 
 // comparedTo is how far one comparison has come: everything up to Through was looked at and is well, but for Open, which is
-// looked at again in each run: it was found, or was not settled yet. So a finding stays one until it is mended.
+// looked at again in each run: it was found, or was not settled yet. So a finding stays one until it is mended. Gaps are looked
+// at once the cursor has them no longer: they were settled late, or are dead.
 type comparedTo struct {
-	Through int64   `json:"through"`
-	Open    []int64 `json:"open,omitempty"`
+	Through int64     `json:"through"`
+	Open    []int64   `json:"open,omitempty"`
+	Gaps    gapRanges `json:"gaps,omitempty"`
 }
 
 const (
 	reconcileChunk = 5_000  // rows of one statement
-	reconcileOpen  = 10_000 // numbers that a comparison keeps open
+	reconcileOpen  = 10_000 // numbers that a comparison keeps open, and gaps
 )
 
 // sighting is a number that a comparison does not pass.
@@ -29,36 +32,66 @@ type sighting struct {
 // A look compares the next rows above a number, at most reconcileChunk, up to another one. It returns how far it has come.
 type look func(ctx context.Context, after, to int64) (seen []sighting, through int64, err error)
 
+// among is the look at some numbers alone, wherever it passes.
+func (l look) among(numbers gapRanges) look {
+	return func(ctx context.Context, after, to int64) (seen []sighting, through int64, err error) {
+		seen, through, err = l(ctx, after, to)
+		return slices.DeleteFunc(seen, func(one sighting) bool { return !numbers.has(one.seq) }), through, err
+	}
+}
+
 // scan is one comparison on its way.
 type scan struct {
 	look    look
 	limit   int64
-	keep    bool     // what is open is remembered for the next run
-	finding *Finding // of the whole check, which other comparisons add to as well
+	gaps    gapRanges // of the cursor, as it stood before anything was looked at
+	keep    bool      // what is open is remembered for the next run
+	finding *Finding  // of the whole check, which other comparisons add to as well
 	open    []int64
 	cut     bool // it has stopped at a limit
 }
 
 // run looks again at what was open, all of it, then goes on to a number. It returns how far it has come.
 func (s *scan) run(ctx context.Context, from comparedTo, to int64) (comparedTo, error) {
+	again := runs(from.Open)
+	for _, gap := range from.Gaps {
+		if !s.gaps.holds(gap) {
+			again = append(again, gap)
+		}
+	}
+	again = joined(again)
 	never := func() bool { return false }
-	for _, r := range runs(from.Open) {
-		if _, err := s.walk(ctx, r[0]-1, r[1], never); err != nil {
+	for _, r := range again.together(reconcileChunk) {
+		if _, err := s.walk(ctx, s.look.among(again), r[0]-1, r[1], never); err != nil {
 			return from, err
 		}
 	}
-	through, err := s.walk(ctx, from.Through, to, func() bool { return s.finding.Count >= s.limit || len(s.open) >= reconcileOpen })
+	through, err := s.walk(ctx, s.look, from.Through, min(to, s.watched()), func() bool {
+		return s.finding.Count >= s.limit || len(s.open) >= reconcileOpen
+	})
 	if err != nil {
 		return from, err
 	}
 	s.cut = through < to
 	slices.Sort(s.open)
-	return comparedTo{Through: through, Open: slices.Compact(s.open)}, nil
+	reached := comparedTo{Through: through, Open: slices.Compact(s.open)}
+	if s.keep {
+		reached.Gaps = s.gaps.upTo(through)
+	}
+	return reached, nil
 }
 
-func (s *scan) walk(ctx context.Context, after, to int64, full func() bool) (through int64, err error) {
+// watched is how far a run may go, so that no more gaps lie behind it than are kept.
+func (s *scan) watched() int64 {
+	if !s.keep || len(s.gaps) <= reconcileOpen {
+		return math.MaxInt64
+	}
+	return s.gaps[reconcileOpen][0] - 1
+}
+
+func (s *scan) walk(ctx context.Context, look look, after, to int64, full func() bool) (through int64, err error) {
 	for after < to && !full() {
-		seen, through, err := s.look(ctx, after, to)
+		seen, through, err := look(ctx, after, to)
 		if err != nil {
 			return after, err
 		}
@@ -81,16 +114,4 @@ func (s *scan) take(one sighting) {
 	if len(s.finding.Rows) < reconcileShown {
 		s.finding.Rows = append(s.finding.Rows, one.row)
 	}
-}
-
-// runs puts numbers that follow each other together, as first and last.
-func runs(numbers []int64) (all [][2]int64) {
-	for _, n := range numbers {
-		if last := len(all) - 1; last >= 0 && all[last][1]+1 >= n {
-			all[last][1] = max(n, all[last][1])
-			continue
-		}
-		all = append(all, [2]int64{n, n})
-	}
-	return all
 }

@@ -13,10 +13,10 @@ import (
 
 // What Status looks at, at most. With it the answer costs the same with ten pending events and with ten million.
 const (
-	aboveLimit  = 10_000 // events above a cursor
+	aboveLimit  = 5_000  // events above a cursor
 	countLimit  = 10_000 // open deliveries of each status
-	oldestLimit = 1_000  // open deliveries of each status, for the oldest age
-	rateLimit   = 10_000 // newest deliveries, for the rate
+	oldestLimit = 100    // open deliveries of each status, for the oldest age
+	rateLimit   = 2_000  // newest deliveries, for the rate
 )
 
 // Status is the state of an outbox at one moment.
