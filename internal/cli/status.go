@@ -21,7 +21,7 @@ func newStatus(a *app) *cobra.Command {
 		Use:   "status",
 		Short: "Show what is pending, failed and quarantined",
 		Long: `status shows one line for each destination, out of the database alone: whether a relay runs does not matter. It costs the
-same however much is pending: above 10,000 a number is an estimate (~) or where counting stopped (+).
+same however much is pending: above 5,000 pending a number is an estimate (~), and counting stops at 10,000 (+).
 
   STATE    running, paused, failing (with the last error), no relay (nobody has the lease), not started (no relay has
            ever worked on it), not configured (a relay once did)

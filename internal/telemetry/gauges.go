@@ -20,7 +20,7 @@ func newGauges(c MetricsConfig) *gauges {
 	return &gauges{
 		config: c,
 		pending: describe("outbox_pending_count",
-			"Events that are not delivered yet: waiting, under way, or failed and to be tried again. Above 10,000 estimated, or where counting stopped."),
+			"Events that are not delivered yet: waiting, under way, or failed and to be tried again. Above 5,000 in the log estimated; in the ledger counted up to 10,000 of each status."),
 		oldest: describe("outbox_oldest_pending_age_seconds",
 			"How long the oldest of them could have been delivered."),
 		quarantined: describe("outbox_quarantined_count",

@@ -7,7 +7,8 @@ select e.topic_name, count(*), count(*) filter (where d.seq is null), max(e.seq)
          where seq > $2
          order by seq
          limit $3) e
-  cross join (select max(seq) as seq from $schema.outbox_delivery where destination = $1) newest -- above it there is nothing to look for
+  -- Above the newest delivery there is none to look for, which saves a look for each row.
+  cross join (select max(seq) as seq from $schema.outbox_delivery where destination = $1) newest
   left join lateral (select seq from $schema.outbox_delivery
                       where destination = $1 and seq = e.seq and e.seq <= newest.seq limit 1) d on true
  group by e.topic_name
