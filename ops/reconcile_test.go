@@ -295,6 +295,24 @@ func TestReconcileQueries(t *testing.T) {
 	})
 }
 
+// What JSON has no number for is shown as text, and the task keeps it.
+func TestReconcileKeepsWhatIsNoNumber(t *testing.T) {
+	onBoth(t, func(b *box) {
+		query, want := "select 9e999 as up, -9e999 as down, 1.5 as plain", "map[down:-Inf plain:1.5 up:+Inf]"
+		if b.dialect == schema.Postgres {
+			query = `select 'NaN'::float8 as a, 'Infinity'::float8 as b, '-Infinity'::float4 as c, 'NaN'::numeric as d, 1.5::float8 as e,
+				'infinity'::timestamptz as f`
+			want = "map[a:NaN b:+Inf c:-Inf d:NaN e:1.5 f:infinity]"
+		}
+		b.must(b.ReconcileOn(b.Context(), ops.ReconcileConfig{Queries: []ops.ReconcileQuery{{Name: "q", SQL: query}}}))
+		s, err := b.LastReconciliation(b.Context())
+		b.must(err)
+		if f := s.Report.Findings; len(f) != 1 || len(f[0].Rows) != 1 || fmt.Sprint(f[0].Rows[0]) != want {
+			b.Errorf("kept %+v, want %s", f, want)
+		}
+	})
+}
+
 func TestReconcileRefuses(t *testing.T) {
 	b := newBox(t, schema.SQLite)
 	_, err := b.Reconcile(t.Context(), ops.ReconcileConfig{

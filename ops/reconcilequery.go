@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -93,7 +94,12 @@ func shown(value any) any {
 		return shortened(v, MaxReconcileValue)
 	case time.Time:
 		return v.UTC().Format(time.RFC3339Nano)
-	case nil, bool, int64, float64:
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Sprint(v) // JSON has no number for it
+		}
+		return v
+	case nil, bool, int64:
 		return v
 	}
 	return shortened(fmt.Sprint(value), MaxReconcileValue)
