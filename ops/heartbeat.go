@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/pillarbox-dev/pillarbox/outbox"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
@@ -40,6 +42,8 @@ type Heartbeat struct {
 
 // HeartbeatCounts is what a heartbeat tells.
 type HeartbeatCounts struct {
+	// EventID is the id of the event that tells it, a UUIDv7.
+	EventID       string    `json:"event_id"`
 	Name          string    `json:"name"`
 	IntervalStart time.Time `json:"interval_start"`
 	IntervalEnd   time.Time `json:"interval_end"`
@@ -272,8 +276,12 @@ func (b *beater) beat(ctx context.Context, status Status) (time.Duration, error)
 
 // write counts and writes the event of the interval from the state's end to another one.
 func (b *beater) write(ctx context.Context, tx *sql.Tx, s *beatState, end time.Time, status Status) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make an event id: %w", err)
+	}
 	c := HeartbeatCounts{
-		Name: b.Name, IntervalStart: s.End.UTC(), IntervalEnd: end, Since: s.Seq,
+		EventID: id.String(), Name: b.Name, IntervalStart: s.End.UTC(), IntervalEnd: end, Since: s.Seq,
 		ByTopic: map[string]int64{}, ByType: map[string]int64{}, Destinations: []HeartbeatDestination{},
 	}
 	for _, d := range status.Destinations {
@@ -287,7 +295,7 @@ func (b *beater) write(ctx context.Context, tx *sql.Tx, s *beatState, end time.T
 		return fmt.Errorf("make the payload: %w", err)
 	}
 	_, err = b.box.Enqueue(ctx, tx, outbox.Event{
-		Topic: b.Topic, Key: b.Key, Type: b.EventType, Version: b.EventVersion, SchemaRef: b.SchemaRef,
+		ID: c.EventID, Topic: b.Topic, Key: b.Key, Type: b.EventType, Version: b.EventVersion, SchemaRef: b.SchemaRef,
 		AggregateType: b.AggregateType, AggregateID: b.AggregateID, Headers: b.Headers, Payload: payload,
 		DedupKey: b.task() + "/" + c.IntervalStart.Format(time.RFC3339Nano),
 	})

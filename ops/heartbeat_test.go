@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/pillarbox-dev/pillarbox/ops"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 )
@@ -100,6 +102,40 @@ func TestHeartbeatCounts(t *testing.T) {
 		}
 		if second.Count != 0 || !second.NothingToReport {
 			b.Errorf("second = %+v, want nothing to report", second)
+		}
+	})
+}
+
+// A payload can name the event that carries it.
+func TestHeartbeatKnowsItsID(t *testing.T) {
+	onBoth(t, func(b *box) {
+		h := ops.Heartbeat{Name: "h", Every: time.Hour, Topic: "beats", Payload: func(c ops.HeartbeatCounts) ([]byte, error) {
+			return json.Marshal(map[string]string{"name": c.EventID})
+		}}
+		b.beat(h)
+		for range 2 {
+			b.back("h", time.Hour)
+			b.exec("update outbox_event set dedup_key = event_id") // the same interval again
+			b.beat(h)
+		}
+		rows, err := b.db.QueryContext(b.Context(), "select event_id from outbox_event order by seq")
+		b.must(err)
+		defer rows.Close()
+		var ids []string
+		for rows.Next() {
+			var id string
+			b.must(rows.Scan(&id))
+			ids = append(ids, id)
+		}
+		b.must(rows.Err())
+		beats := b.beats()
+		if len(ids) != 2 || len(beats) != 2 || ids[0] == ids[1] || beats[0].Name != ids[0] || beats[1].Name != ids[1] {
+			b.Errorf("events %q, their payloads %+v; want two, each with its own id", ids, beats)
+		}
+		for _, id := range ids {
+			if parsed, err := uuid.Parse(id); err != nil || parsed.Version() != 7 {
+				b.Errorf("id %s, %v, want a UUIDv7", id, err)
+			}
 		}
 	})
 }

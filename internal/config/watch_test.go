@@ -24,7 +24,7 @@ reconcile:
          where state = '${not a variable}'
   inbox: [{destination: events, consumer: billing, after: 5m, keeps: 30d, database: {url: "postgres://b@h/b", schema: inbox}}]
 heartbeats:
-  - {name: daily, every: 24h, topic: beats, topics: ["orders.*"], payload: "{n: .count, types: .by_type, from: .interval_start}"}
+  - {name: daily, every: 24h, topic: beats, topics: ["orders.*"], payload: "{id: .event_id, n: .count, types: .by_type, from: .interval_start}"}
   - {name: plain, every: 1m, topic: beats}
 `
 
@@ -48,8 +48,8 @@ func TestReconcileAndHeartbeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	got, err := beat.Payload(ops.HeartbeatCounts{Count: 3, ByType: map[string]int64{"Accepted": 3}, IntervalStart: at})
-	if want := `{"from":"2026-01-02T00:00:00Z","n":3,"types":{"Accepted":3}}`; err != nil || string(got) != want {
+	got, err := beat.Payload(ops.HeartbeatCounts{EventID: "e", Count: 3, ByType: map[string]int64{"Accepted": 3}, IntervalStart: at})
+	if want := `{"from":"2026-01-02T00:00:00Z","id":"e","n":3,"types":{"Accepted":3}}`; err != nil || string(got) != want {
 		t.Errorf("payload = %s, %v, want %s", got, err, want)
 	}
 	if plain, err := c.Heartbeats[1].Ops(); err != nil || plain.Payload != nil {
