@@ -26,6 +26,7 @@ type retention struct {
 	rate      float64
 	producers int
 	phase     time.Duration
+	alone     time.Duration
 	chunk     int
 	pause     time.Duration
 	report    report
@@ -36,16 +37,21 @@ func retentionFlags(flags *flag.FlagSet) measurement {
 	flags.IntVar(&r.events, "events", 5_000_000, "how many old events there are, each with its row in the ledger")
 	flags.Float64Var(&r.rate, "rate", 1000, "transactions per second, of one event each")
 	flags.IntVar(&r.producers, "producers", 16, "connections that the transactions are spread over")
-	flags.DurationVar(&r.phase, "phase", time.Minute, "how long a phase takes; a round is one without retention and one with it")
+	flags.DurationVar(&r.phase, "phase", time.Minute, "how long a phase with retention takes; a round is one without and one with it")
+	flags.DurationVar(&r.alone, "alone", 0, "how long a phase without it takes; 0: as long")
 	flags.IntVar(&r.chunk, "chunk", 0, "events that are deleted in one transaction; 0: the default")
 	flags.DurationVar(&r.pause, "pause", 0, "the rest between two of them; 0: the default")
 	return r.measure
 }
 
 func (r *retention) measure(ctx context.Context, s *session) (*report, error) {
-	perPhase := int(r.rate * r.phase.Seconds())
-	if r.events < 1 || perPhase < 100 || r.producers < 1 || r.producers > maxConns || r.chunk < 0 {
-		return nil, errors.New("--events must be at least 1, --rate times --phase give at least 100 transactions, --producers be 1 to 64, " +
+	if r.alone == 0 {
+		r.alone = r.phase
+	}
+	perPhase, perAlone := int(r.rate*r.phase.Seconds()), int(r.rate*r.alone.Seconds())
+	perRound := perAlone + perPhase
+	if r.events < 1 || perPhase < 100 || perAlone < 100 || r.producers < 1 || r.producers > maxConns || r.chunk < 0 {
+		return nil, errors.New("--events must be at least 1, --rate times --phase and --alone give at least 100 transactions, --producers be 1 to 64, " +
 			"and --chunk not be negative")
 	}
 	log, err := r.oldLog(ctx, s)
@@ -54,12 +60,12 @@ func (r *retention) measure(ctx context.Context, s *session) (*report, error) {
 	}
 	defer log.pool.Close()
 	run := &retentionRun{retention: r, session: s, log: log}
-	if err := run.run(ctx, 2*s.rounds*perPhase); err != nil {
+	if err := run.run(ctx, s.rounds*perRound); err != nil {
 		return nil, err
 	}
 	for n := range s.rounds {
-		first := 2 * n * perPhase
-		r.addRound(run.events[first:first+perPhase], run.events[first+perPhase:first+2*perPhase])
+		first := n * perRound
+		r.addRound(run.events[first:first+perAlone], run.events[first+perAlone:first+perRound])
 	}
 	r.report.add("deleted", float64(run.deleted))
 	r.report.add("deleted_per_s", float64(run.deleted)/run.busy.Seconds())
@@ -68,6 +74,7 @@ func (r *retention) measure(ctx context.Context, s *session) (*report, error) {
 	r.report.note("rate", r.rate)
 	r.report.note("producers", r.producers)
 	r.report.note("phase_seconds", r.phase.Seconds())
+	r.report.note("alone_seconds", r.alone.Seconds())
 	r.report.note("finished", run.finished)
 	return &r.report, nil
 }
@@ -149,7 +156,7 @@ func (r *retentionRun) run(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	r.say("%d rounds: %g transactions per second for %v without retention, and for %v with it", r.rounds, r.rate, r.phase, r.phase)
+	r.say("%d rounds: %g transactions per second for %v without retention, and for %v with it", r.rounds, r.rate, r.alone, r.phase)
 	group, ctx := errgroup.WithContext(ctx)
 	start := time.Now()
 	group.Go(func() error { return l.run(ctx, carrier, r.producers) })
@@ -161,7 +168,7 @@ func (r *retentionRun) run(ctx context.Context, n int) error {
 	return nil
 }
 
-// retain runs retention in each second phase.
+// retain runs retention in the second phase of each round.
 func (r *retentionRun) retain(ctx context.Context, start time.Time) error {
 	db := stdlib.OpenDBFromPool(r.log.pool)
 	defer db.Close()
@@ -172,7 +179,7 @@ func (r *retentionRun) retain(ctx context.Context, start time.Time) error {
 	config := ops.RetentionConfig{Rules: []ops.RetentionRule{{After: 30 * 24 * time.Hour}}, Chunk: r.chunk, Pause: r.pause}
 	const left = "select count(*) from outbox_event where seq <= $1"
 	for n := range r.rounds {
-		end := start.Add(time.Duration(2*n+2) * r.phase)
+		end := start.Add(time.Duration(n+1) * (r.alone + r.phase))
 		select {
 		case <-time.After(time.Until(end.Add(-r.phase))):
 		case <-ctx.Done():
