@@ -308,6 +308,14 @@ func TestHeartbeat(t *testing.T) {
 		if none := b.rows("select event_id from approval_outbox where class = 'heartbeat' and approval_id is not null"); len(none) > 0 {
 			t.Errorf("heartbeats of an approval: %v", none)
 		}
+		for _, row := range b.rows("select event_id, payload from outbox_event where event_type = 'approval.heartbeat'") {
+			id, payload, _ := strings.Cut(row, " ")
+			var logged approval.Event
+			must(t, json.Unmarshal([]byte(payload), &logged))
+			if logged.EventID != id {
+				t.Errorf("the payload of heartbeat %s in the log names %q", id, logged.EventID)
+			}
+		}
 		b.drained()
 		b.verdict()
 	})

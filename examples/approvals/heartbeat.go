@@ -22,7 +22,7 @@ func heartbeat(every time.Duration) ops.Heartbeat {
 				byClass[strings.TrimPrefix(eventType, "approval.")] = n
 			}
 			end := c.IntervalEnd.Format(time.RFC3339Nano)
-			return approval.HeartbeatPayload(end, approval.Counts{
+			return approval.HeartbeatPayload(c.EventID, end, approval.Counts{
 				From: c.IntervalStart.Format(time.RFC3339Nano), To: end, Events: c.Count, ByClass: byClass,
 			})
 		},

@@ -20,8 +20,7 @@ import (
 // destinationName is also in the view approval_outbox.
 const destinationName = "audit-core"
 
-// adapter is the jq expression that makes what the audit store takes. The payload goes along as it is, byte for byte; a
-// heartbeat, whose id is made when it is written, gets it here.
+// adapter is the jq expression that makes what the audit store takes. The payload goes along as it is, byte for byte.
 const adapter = `{
   id: .eventId,
   type: .eventType,
@@ -30,7 +29,7 @@ const adapter = `{
   tenant: .payload.tenant,
   correlation_id: (.headers.correlationId // .eventId),
   occurred_at: .payload.observed_at,
-  data: (if .payload.event_id then .payload else .payload + {event_id: .eventId} end)
+  data: .payload
 }`
 
 //go:embed contracts

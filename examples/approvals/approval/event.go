@@ -22,7 +22,7 @@ const (
 // Event is the payload. Its contract is contracts/audit-core.event.v1alpha1.json: no field for a secret, and none for a verdict.
 type Event struct {
 	SchemaVersion string  `json:"schema_version"`
-	EventID       string  `json:"event_id,omitempty"` // a heartbeat gets it when it is delivered: see the relay's envelope
+	EventID       string  `json:"event_id"`
 	ObservedAt    string  `json:"observed_at"`
 	Tenant        string  `json:"tenant"`
 	Scope         string  `json:"scope"`
@@ -63,14 +63,15 @@ const (
 
 const source = "approvals"
 
-// HeartbeatPayload is the payload of a heartbeat: a sign of life with counts, of nobody and about no approval. at is RFC 3339.
-func HeartbeatPayload(at string, c Counts) ([]byte, error) {
+// HeartbeatPayload is the payload of a heartbeat: a sign of life with counts, of nobody and about no approval. id is the
+// event's, at is RFC 3339.
+func HeartbeatPayload(id, at string, c Counts) ([]byte, error) {
 	reason := "nothing to report"
 	if c.Events > 0 {
 		reason = fmt.Sprintf("%d events", c.Events)
 	}
 	return json.Marshal(Event{
-		SchemaVersion: SchemaRef, ObservedAt: at, Tenant: "platform", Scope: "approvals", Source: source,
+		SchemaVersion: SchemaRef, EventID: id, ObservedAt: at, Tenant: "platform", Scope: "approvals", Source: source,
 		Action: "approval." + Heartbeat, Resource: "approvals", Outcome: "success", Reason: reason,
 		Details: Details{Class: Heartbeat, Counts: &c},
 	})
