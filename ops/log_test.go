@@ -2,7 +2,9 @@ package ops_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pillarbox-dev/pillarbox/ops"
@@ -118,6 +120,45 @@ func TestLogRefuses(t *testing.T) {
 		}
 		if _, err := b.List(b.Context(), ops.Filter{}, ops.Page{After: page.Next}); err == nil {
 			b.Error("a list of deliveries took a page of the log")
+		}
+	})
+}
+
+// docs/operations.md tells the owner how to cut the operators' log: it does what it says.
+func TestPruneOfTheGuide(t *testing.T) {
+	guide, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement := func(begin string) string {
+		_, rest, found := strings.Cut(string(guide), "```sql\n"+begin)
+		text, _, closed := strings.Cut(rest, "```")
+		if !found || !closed {
+			t.Fatalf("docs/operations.md has no statement that begins with %q", begin)
+		}
+		return begin + text
+	}
+	onBoth(t, func(b *box) {
+		b.lines(12_010)
+		past := b.sql("clock_timestamp() - interval '401 days'", "cast(unixepoch('now', '-401 days') as integer) * 1000000")
+		b.exec("update outbox_operator_action set at = " + past + " where id <= 12000")
+		left := func() (n int) {
+			b.must(b.db.QueryRowContext(b.Context(), "select count(*) from outbox_operator_action").Scan(&n))
+			return n
+		}
+		prune := statement(b.sql("-- PostgreSQL", "-- SQLite"))
+		for _, want := range []int{2_010, 10, 10} {
+			if b.exec(prune); left() != want {
+				b.Errorf("%d lines are left, want %d", left(), want)
+			}
+		}
+		b.exec("update outbox_operator_action set seq = 4711 where id = 12001")
+		b.exec(statement("update outbox_operator_action"))
+		ids, _ := b.wholeLog(ops.LogFilter{Seq: 4711}, ops.Page{})
+		page, err := b.Log(b.Context(), ops.LogFilter{Seq: 4711}, ops.Page{})
+		b.must(err)
+		if !slices.Equal(ids, []int64{12_001}) || page.Entries[0].After != nil || page.Entries[0].Before != nil {
+			b.Errorf("lines of the event: %+v, want one, empty", page.Entries)
 		}
 	})
 }
