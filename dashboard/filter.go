@@ -106,10 +106,10 @@ func (f *filterForm) tell(problems []string) {
 func (f filterForm) AllStatuses() []relay.Status { return statuses[:] }
 
 // Has tells whether a status is chosen.
-func (f filterForm) Has(s relay.Status) bool { return slices.Contains(f.Filter.Statuses, s) }
+func (f filterForm) Has(s relay.Status) bool { return slices.Contains(f.Statuses, s) }
 
 // Topic is the patterns in one field.
-func (f filterForm) Topic() string { return strings.Join(f.Filter.Topics, ", ") }
+func (f filterForm) Topic() string { return strings.Join(f.Topics, ", ") }
 
 // Moment is a bound of time as its field takes it.
 func (f filterForm) Moment(name string) string {

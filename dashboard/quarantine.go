@@ -29,7 +29,7 @@ func (d *Dashboard) quarantine(r *http.Request) (any, error) {
 		return nil, err
 	}
 	q := quarantine{eventList: list, Query: filterValues(list.Filter.Filter).Encode()}
-	list.Filter.Filter.Statuses = nil // of what the form can take away
+	list.Filter.Statuses = nil // of what the form can take away
 	q.Filter = list.Filter
 	for _, s := range status.Destinations {
 		if chosen := list.Filter.Destination; chosen == "" || chosen == s.Destination {

@@ -62,7 +62,7 @@ func (b *beater) tally(ctx context.Context, tx *sql.Tx, s *beatState, c *Heartbe
 			}
 		}
 	}
-	s.Gaps = append(old, fresh...)
+	s.Gaps = slices.Concat(old, fresh)
 	if extra := len(s.Gaps) - tallyGaps; extra > 0 {
 		c.AtLeast = true
 		s.Gaps = slices.Clone(s.Gaps[extra:])

@@ -99,7 +99,7 @@ func observe(t *testing.T, attempts ...relay.Attempt) sdk.ReadOnlySpan {
 func attributes(s sdk.ReadOnlySpan) string {
 	var all []string
 	for _, a := range s.Attributes() {
-		all = append(all, string(a.Key)+"="+a.Value.Emit())
+		all = append(all, string(a.Key)+"="+a.Value.String())
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")

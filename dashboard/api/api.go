@@ -121,7 +121,8 @@ func (a *api) handler(route route) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		c := &call{Request: r.WithContext(ctx), who: access.Who(r), w: w}
-		answer, err := c.allowed(route)
+		var answer any
+		err := c.allowed(route)
 		if err == nil {
 			answer, err = route.do(c)
 		}
@@ -139,16 +140,16 @@ func (a *api) handler(route route) http.Handler {
 }
 
 // allowed refuses what the role is not enough for. Access has let the request in; without it nobody may anything.
-func (c *call) allowed(r route) (any, error) {
+func (c *call) allowed(r route) error {
 	switch {
 	case c.who.Role == "":
-		return nil, problem{Status: http.StatusUnauthorized, Type: "unauthorized", Detail: "nobody is logged in",
+		return problem{Status: http.StatusUnauthorized, Type: "unauthorized", Detail: "nobody is logged in",
 			Hint: "send a token: Authorization: Bearer …"}
 	case r.method != http.MethodGet && !c.who.MayOperate():
-		return nil, problem{Status: http.StatusForbidden, Type: "forbidden", Detail: c.who.Name + " may look and not act",
+		return problem{Status: http.StatusForbidden, Type: "forbidden", Detail: c.who.Name + " may look and not act",
 			Hint: "use a credential with the role operator"}
 	}
-	return nil, nil
+	return nil
 }
 
 func wrongMethod(allowed []string) http.Handler {

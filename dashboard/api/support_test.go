@@ -161,15 +161,6 @@ func (b *box) call(method, path, body string, want int, into any, change ...func
 	b.answer(b.send(method, path, body, change...), method, path, body, want, into)
 }
 
-// wrong makes a request that the document does not allow, and holds the answer to it.
-func (b *box) wrong(method, path, body string, want int, into any, change ...func(*http.Request)) {
-	b.Helper()
-	if err := b.allowed(b.request(method, path, body, change...)); err == nil {
-		b.Errorf("%s %s %s: the document allows it", method, path, body)
-	}
-	b.answer(b.send(method, path, body, change...), method, path, body, want, into)
-}
-
 var options = &openapi3filter.Options{
 	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
 }

@@ -34,7 +34,7 @@ func serveAudit(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	defer handler.Close()
+	defer func() { _ = handler.Close() }()
 	listener, err := inherited()
 	if err != nil {
 		return err

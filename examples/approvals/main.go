@@ -20,12 +20,12 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := (&program{stdout: os.Stdout, stderr: os.Stderr}).run(ctx, os.Args[1:]); err != nil {
+	err := (&program{stdout: os.Stdout, stderr: os.Stderr}).run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "approvals:", err)
 		}
-		stop()
 		os.Exit(1)
 	}
 }

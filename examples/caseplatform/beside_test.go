@@ -198,7 +198,7 @@ func (b *beside) kafkaDown(relays []*program) {
 		s := b.status()
 		return s.State == "failing" && s.Pending.Count >= 200 && s.Failed.Count == 0
 	})
-	b.T.Logf("while the broker is down: %s", b.pillarbox(0, "status", "-c", "pillarbox.yaml"))
+	b.Logf("while the broker is down: %s", b.pillarbox(0, "status", "-c", "pillarbox.yaml"))
 	if out := b.pillarbox(1, "check", "-c", "pillarbox.yaml"); !strings.Contains(out, "lifecycle") {
 		b.Errorf("check does not name the destination:\n%s", out)
 	}

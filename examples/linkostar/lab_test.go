@@ -24,7 +24,6 @@ type lab struct {
 	db       database
 	service  *platform.Platform
 	supplier string // its UUID
-	wake     func()
 
 	mu      sync.Mutex
 	settled []relay.Row

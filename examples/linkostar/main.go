@@ -24,12 +24,12 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := (&program{stdout: os.Stdout, stderr: os.Stderr}).run(ctx, os.Args[1:]); err != nil {
+	err := (&program{stdout: os.Stdout, stderr: os.Stderr}).run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "linkostar:", err)
 		}
-		stop()
 		os.Exit(1)
 	}
 }
@@ -146,8 +146,8 @@ func (p *program) work(ctx context.Context, o options) error {
 		return err
 	}
 	counts, err := platform.NewRecords(d.DB, d.dialect).Counts(context.WithoutCancel(ctx))
-	fmt.Fprintln(p.stdout, counted(counts))
-	return err
+	_, printErr := fmt.Fprintln(p.stdout, counted(counts))
+	return errors.Join(err, printErr)
 }
 
 // counted words the statuses of all rows.

@@ -91,7 +91,7 @@ func eventText(e ops.EventDetail) string {
 	b.WriteString("\npayload\n" + payloadText(e))
 	b.WriteString("\ndeliveries\n" + deliveryRows(e.Deliveries))
 	if len(e.History) > 0 {
-		b.WriteString("\nhistory\n" + indentedBy("  ", logText(e.History)))
+		b.WriteString("\nhistory\n" + inset(logText(e.History)))
 	}
 	return b.String()
 }
@@ -121,23 +121,23 @@ func payloadText(e ops.EventDetail) string {
 		if err := json.Indent(&pretty, e.Payload, "", "  "); err != nil {
 			return "  " + plain(string(e.Payload)) + "\n"
 		}
-		return indentedBy("  ", pretty.String())
+		return inset(pretty.String())
 	case e.PayloadBytes == nil:
 		return "  none: a tombstone\n"
 	}
 	text := fmt.Sprintf("  %s bytes that are not JSON\n", grouped(int64(len(e.PayloadBytes))))
-	text += indentedBy("  ", hex.Dump(e.PayloadBytes[:min(len(e.PayloadBytes), shownBytes)]))
+	text += inset(hex.Dump(e.PayloadBytes[:min(len(e.PayloadBytes), shownBytes)]))
 	if len(e.PayloadBytes) > shownBytes {
 		text += "  …: all of it with --json, in Base64\n"
 	}
 	return text
 }
 
-// indentedBy moves lines to the right, and ends the last one.
-func indentedBy(space, text string) string {
+// inset moves lines two places to the right, and ends the last one.
+func inset(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		b.WriteString(space + plain(strings.TrimSuffix(line, "\n")) + "\n")
+		b.WriteString("  " + plain(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	return b.String()
 }
@@ -159,5 +159,5 @@ func deliveryRows(all []ops.Delivery) string {
 			fmt.Fprintf(&notes, "  %s: under way at %s since %s\n", d.Destination, plain(d.LockedBy), timeText(d.LockedAt))
 		}
 	}
-	return indentedBy("  ", t.String()) + notes.String()
+	return inset(t.String()) + notes.String()
 }

@@ -97,7 +97,8 @@ func (p *Process) open(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	settings.Observer = append(observers, traced...)
+	observers = append(observers, traced...)
+	settings.Observer = observers
 	if p.relay, err = relay.New(settings); err != nil {
 		return err
 	}

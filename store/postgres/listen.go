@@ -100,5 +100,5 @@ func notify(wake chan<- struct{}) {
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn.Close(ctx)
+	_ = conn.Close(ctx)
 }

@@ -236,7 +236,7 @@ func (r *pageReader) wasteful() bool { return r.wasted > maxWaste }
 func abandon(conn *pgxpool.Conn) {
 	ended, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn.Conn().Close(ended)
+	_ = conn.Conn().Close(ended)
 }
 
 const (

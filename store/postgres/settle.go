@@ -214,7 +214,7 @@ func (s *Store) settleCopy(
 // rollback makes the connection fit for use again. The error that led here tells more than one of its own.
 func rollback(ctx context.Context, conn *pgxpool.Conn) {
 	if !conn.Conn().IsClosed() {
-		conn.Exec(ctx, "rollback") // if it fails, Release closes the connection
+		_, _ = conn.Exec(ctx, "rollback") // if it fails, Release closes the connection
 	}
 }
 
