@@ -32,6 +32,7 @@ func TestCrashPoints(t *testing.T) {
 			t.Fatalf("%s: exit status %d, want it killed", c.point, code)
 		}
 		w.expireLease()
+		w.recover()
 	}
 	last := w.doomed("", 0)
 	within(t, time.Minute, "the last one has taken over", func() bool { return strings.Contains(last.logged(), "lease") })

@@ -114,9 +114,13 @@ func (s *service) serve(ctx context.Context, pages http.Handler, others ...func(
 	})
 	s.log.Info(servesMessage, "address", listener.Addr().String(), "relay_inside", !s.beside)
 	<-ctx.Done()
-	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return errors.Join(server.Shutdown(shutdown), working.Wait())
+	err = server.Shutdown(patience)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close() // a connection that has asked for nothing yet counts as busy for so long
+	}
+	return errors.Join(err, working.Wait())
 }
 
 func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
