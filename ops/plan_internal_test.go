@@ -2,7 +2,6 @@ package ops
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -114,33 +113,7 @@ func checkPostgresPlan(t *testing.T, db *sql.DB, direction string, c planCase) {
 	if err := tx.QueryRowContext(ctx, "explain (analyze, format json) "+execute).Scan(&found); err != nil {
 		t.Fatal(err)
 	}
-	var plans []struct{ Plan planNode }
-	if err := json.Unmarshal([]byte(found), &plans); err != nil {
-		t.Fatal(err)
-	}
-	plans[0].Plan.walk(func(n planNode) {
-		read := (n.ActualRows + n.Removed) * n.Loops
-		if n.NodeType == "Seq Scan" || strings.Contains(n.NodeType, "Bitmap") || read > c.rows {
-			t.Errorf("%s on %s %s reads %.0f rows, want at most %.0f through an index\n%s", n.NodeType, n.Relation, n.Index, read, c.rows, found)
-		}
-	})
-}
-
-type planNode struct {
-	NodeType   string  `json:"Node Type"`
-	Relation   string  `json:"Relation Name"`
-	Index      string  `json:"Index Name"`
-	ActualRows float64 `json:"Actual Rows"`
-	Loops      float64 `json:"Actual Loops"`
-	Removed    float64 `json:"Rows Removed by Filter"`
-	Plans      []planNode
-}
-
-func (n planNode) walk(visit func(planNode)) {
-	visit(n)
-	for _, child := range n.Plans {
-		child.walk(visit)
-	}
+	pgtest.CheckPlan(t, found, c.rows)
 }
 
 // TestSQLitePlans: no statement goes through a table or a whole destination, and none sorts what an index has in order.

@@ -2,14 +2,13 @@ package postgres_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 	"github.com/pillarbox-dev/pillarbox/relay"
 	"github.com/pillarbox-dev/pillarbox/store/postgres"
 )
@@ -77,32 +76,5 @@ func checkPlan(t *testing.T, conn *pgx.Conn, args string, rows float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var plans []struct{ Plan planNode }
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
-	plans[0].Plan.walk(func(n planNode) {
-		read := (n.ActualRows + n.Removed) * n.Loops
-		if n.NodeType == "Seq Scan" || strings.Contains(n.NodeType, "Bitmap") || read > rows {
-			t.Errorf("%s on %s %s reads %.0f rows, want at most %.0f through an index\n%s",
-				n.NodeType, n.Relation, n.Index, read, rows, text)
-		}
-	})
-}
-
-type planNode struct {
-	NodeType   string  `json:"Node Type"`
-	Relation   string  `json:"Relation Name"`
-	Index      string  `json:"Index Name"`
-	ActualRows float64 `json:"Actual Rows"`
-	Loops      float64 `json:"Actual Loops"`
-	Removed    float64 `json:"Rows Removed by Filter"`
-	Plans      []planNode
-}
-
-func (n planNode) walk(visit func(planNode)) {
-	visit(n)
-	for _, child := range n.Plans {
-		child.walk(visit)
-	}
+	pgtest.CheckPlan(t, text, rows)
 }
