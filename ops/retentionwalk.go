@@ -19,7 +19,7 @@ type walk struct {
 	began   time.Time
 	now     time.Time // the database's, when it began
 	ends    []int64   // of each rule: nothing above it is old enough
-	ledgers string    // a JSON list, see findLedgers
+	ledgers string    // a JSON list of the destinations that had one when it began; one that begins later has a cursor
 	// position is how far the last stretch was gone through.
 	position int64
 	reach    int // how many rows the next look takes: more where less is to be taken away
@@ -58,7 +58,7 @@ func (w *walk) open(ctx context.Context) error {
 	return w.findLedgers(ctx, tx)
 }
 
-// findLedgers looks which destinations have a row in the ledger by now.
+// findLedgers looks which destinations have a row in the ledger.
 func (w *walk) findLedgers(ctx context.Context, tx *sql.Tx) error {
 	ledgers, err := texts(ctx, tx, w.queries.retention.ledgers)
 	if err != nil {
@@ -245,13 +245,9 @@ func (w *walk) takeAway(ctx context.Context, tx *sql.Tx, found []old, report *Re
 	return w.remove(ctx, tx, moved, free)
 }
 
-// remove copies some of the events to the archive and deletes all of them, each with its deliveries: also those in a ledger that
-// has begun since the look before.
+// remove copies some of the events to the archive and deletes all of them, each with its deliveries.
 func (w *walk) remove(ctx context.Context, tx *sql.Tx, moved, all []int64) error {
 	q := &w.queries.retention
-	if err := w.findLedgers(ctx, tx); err != nil {
-		return err
-	}
 	if len(moved) > 0 {
 		if _, err := tx.ExecContext(ctx, q.archiveEvents, jsonList(moved)); err != nil {
 			return fmt.Errorf("move events to the archive: %w", err)
