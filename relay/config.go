@@ -40,6 +40,10 @@ type DestinationConfig struct {
 	// Contract, if set, judges every event before it is delivered; nil: the event keeps its contract. A Reject is quarantined at
 	// once, without an attempt. It is called by several goroutines.
 	Contract func(*Event) *Outcome
+	// Shards divides the destination by its keys into so many parts, each with a lease of its own, so that several relays work on
+	// it at once. Everything below is for each of them. Default 1, at most MaxShards; it needs the ledger, and PostgreSQL. For a
+	// destination that is not new, the number in the database has to be changed as well: pillarbox reshard.
+	Shards int
 	// StartAtEnd lets a new destination skip what the log already holds.
 	StartAtEnd bool
 	// NoLedger leaves out the row of a delivery that succeeded at once. After a crash, what was settled but stands above
@@ -136,6 +140,7 @@ func (c Config) withDefaults() Config {
 }
 
 func (d DestinationConfig) withDefaults() DestinationConfig {
+	setDefault(&d.Shards, 1)
 	setDefault(&d.Timeout, 10*time.Second)
 	if d.maxBatch() > 1 {
 		setDefault(&d.Concurrency, 4)
@@ -208,6 +213,13 @@ func (d DestinationConfig) problems(lease time.Duration) (problems []error) {
 	}
 	if d.Destination == nil {
 		bad("Destination is missing")
+	}
+	if d.Shards < 1 || d.Shards > MaxShards {
+		bad("shards %d is outside 1 to %d", d.Shards, MaxShards)
+	}
+	if d.Shards > 1 && d.NoLedger {
+		bad("shards %d need the ledger: without it nobody could tell what lies between the positions of two shards from what "+
+			"is pending. Use one shard, or keep the ledger", d.Shards)
 	}
 	if d.Timeout < time.Millisecond {
 		bad("timeout %v is too short: use at least 1ms", d.Timeout)

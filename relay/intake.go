@@ -22,7 +22,7 @@ func (t *tenure) read(now time.Time) {
 	if room < min(limit, t.MaxInFlight/4) || t.board.bytes >= t.MaxInFlightBytes {
 		return
 	}
-	q := Query{Limit: min(limit, room), MaxBytes: t.MaxInFlightBytes - t.board.bytes, Topics: t.Topics}
+	q := Query{Limit: min(limit, room), MaxBytes: t.MaxInFlightBytes - t.board.bytes, Topics: t.Topics, Shard: t.shard}
 	q.After, q.Gaps = t.cursor.Ask()
 	if t.cursor.Full() {
 		q.After = math.MaxInt64 // nothing but the gaps

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Relay carries events to destinations, with one unit for each.
+// Relay carries events to destinations, with one unit for each shard of each of them.
 type Relay struct {
 	config Config
 	units  []*unit
@@ -22,7 +22,7 @@ func New(c Config) (*Relay, error) {
 	}
 	r := &Relay{config: c}
 	for _, d := range c.Destinations {
-		r.units = append(r.units, newUnit(c, d))
+		r.units = append(r.units, newUnits(c, d)...)
 	}
 	return r, nil
 }
@@ -94,6 +94,7 @@ func (r *Relay) Status() []UnitStatus {
 // UnitStatus is what a unit knows of itself.
 type UnitStatus struct {
 	Destination string
+	Shard       Shard
 	// Leased: this process delivers. Otherwise Holder does, or nobody.
 	Leased bool
 	Holder string

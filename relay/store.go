@@ -32,6 +32,8 @@ type Query struct {
 	MaxBytes int
 	// Topics are the patterns of what is wanted. See Topics.
 	Topics Topics
+	// Shard is the part that is wanted of them.
+	Shard Shard
 }
 
 // Page is what one Read saw.
@@ -53,10 +55,11 @@ type Page struct {
 	Now time.Time
 }
 
-// Leases give the right to work on a destination.
+// Leases give the right to work on a destination, or on one shard of it.
 type Leases interface {
-	// Acquire takes the lease of a destination if it is free or expired, and makes its cursor row if there is none.
-	// ok is false while another relay holds it; Held then says who and for how long yet.
+	// Acquire takes the lease of a shard if it is free or expired. A destination that is new gets the cursor rows of all its
+	// shards. ok is false while another relay holds the lease; the Lease then says who and for how long yet. ErrShards: the
+	// destination has another number of shards.
 	Acquire(ctx context.Context, r AcquireRequest) (lease Lease, ok bool, err error)
 	// Renew prolongs the lease by its TTL and returns what an operator may have changed. ErrLeaseLost: another relay has it.
 	Renew(ctx context.Context, l LeaseID) (Renewal, error)
@@ -67,6 +70,7 @@ type Leases interface {
 // AcquireRequest names a destination and who wants to work on it.
 type AcquireRequest struct {
 	Destination string
+	Shard       Shard
 	Owner       string
 	TTL         time.Duration
 	// Topics are stored beside the cursor, for the view and for retention.
@@ -79,6 +83,7 @@ type AcquireRequest struct {
 // LeaseID is what fences a settle: once another relay has acquired the destination, Epoch no longer fits.
 type LeaseID struct {
 	Destination string
+	Shard       Shard
 	Owner       string
 	Epoch       int64
 	TTL         time.Duration
@@ -116,7 +121,8 @@ type Pause struct {
 }
 
 // Ledger is outbox_cursor and outbox_delivery as the owner of a lease writes them. Each call is one
-// transaction that first checks the epoch; ErrLeaseLost says that it did not fit and nothing was written.
+// transaction that first checks the epoch; ErrLeaseLost says that it did not fit and nothing was written. What Recover and Claim
+// find is of the lease's shard alone.
 type Ledger interface {
 	// Settle writes outcomes down, atomically with the cursor, and prolongs the lease.
 	Settle(ctx context.Context, l LeaseID, s Settlement) (Settled, error)
@@ -292,6 +298,8 @@ const (
 var (
 	// ErrLeaseLost is returned by a store when the lease's epoch is no longer the destination's.
 	ErrLeaseLost = errors.New("lease lost: another relay has taken the destination over")
+	// ErrShards is returned by a store when a destination has another number of shards than was asked for.
+	ErrShards = errors.New("the destination has another number of shards")
 	// ErrLogReset says that the log's numbers went back: TRUNCATE … RESTART IDENTITY, or a partial restore.
 	ErrLogReset = errors.New("the numbers of the log went back")
 	// ErrShutdown is the cause of a context that ends because the relay stops.

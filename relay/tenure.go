@@ -315,7 +315,7 @@ func (t *tenure) publishStatus(now time.Time) {
 		return
 	}
 	s := &UnitStatus{
-		Destination: t.Name, Leased: true, Holder: t.owner, Position: t.settledTo,
+		Destination: t.Name, Shard: t.shard, Leased: true, Holder: t.owner, Position: t.settledTo,
 		InFlight: t.board.inMemory, Held: t.board.held, Pause: t.pause, seen: now,
 	}
 	for _, name := range t.board.names() {

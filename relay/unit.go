@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// unit carries events to one destination. It stands by until it gets the destination's lease, works while it has it (a
+// unit carries events to one shard of a destination. It stands by until it gets the shard's lease, works while it has it (a
 // tenure), and stands by again when it is lost.
 type unit struct {
 	DestinationConfig
+	shard    Shard
+	shares   *shares // of all units of the destination
 	store    Store
 	owner    string
 	ttl      time.Duration
@@ -29,9 +31,21 @@ type unit struct {
 	status atomic.Pointer[UnitStatus]
 }
 
-func newUnit(c Config, d DestinationConfig) *unit {
+// newUnits returns the units of a destination, one for each shard.
+func newUnits(c Config, d DestinationConfig) []*unit {
+	units := make([]*unit, d.Shards)
+	shares := new(shares)
+	for n := range units {
+		units[n] = newUnit(c, d, Shard{Number: n, Of: d.Shards})
+		units[n].shares = shares
+	}
+	return units
+}
+
+func newUnit(c Config, d DestinationConfig, shard Shard) *unit {
 	u := &unit{
 		DestinationConfig: d,
+		shard:             shard,
 		store:             c.Store,
 		owner:             c.Owner,
 		ttl:               c.Lease,
@@ -46,8 +60,11 @@ func newUnit(c Config, d DestinationConfig) *unit {
 	if r, ok := d.Destination.(Router); ok && r.Several() {
 		u.router = r
 	}
+	if !shard.Whole() {
+		u.log = u.log.With("shard", shard.Number)
+	}
 	u.limiter, _ = d.Destination.(Limiter)
-	u.status.Store(&UnitStatus{Destination: d.Name})
+	u.status.Store(&UnitStatus{Destination: d.Name, Shard: shard})
 	return u
 }
 
@@ -55,28 +72,34 @@ func newUnit(c Config, d DestinationConfig) *unit {
 func (u *unit) run(ctx context.Context) error {
 	backoff := newBackoff(100*time.Millisecond, u.ttl/3)
 	for ctx.Err() == nil {
-		lease, ok, sent, err := u.acquire(ctx)
-		if ctx.Err() != nil {
-			break // the end, and no failure
-		}
-		switch {
-		case err != nil:
-			u.report(err)
-			u.standBy(lease, err)
-			sleep(ctx, backoff.next())
-			continue
-		case !ok:
-			backoff.reset()
-			u.standBy(lease, nil)
-			sleep(ctx, min(max(lease.ExpiresIn, u.ttl/100), u.ttl/3))
-			continue
-		}
-		backoff.reset()
-		if err := u.work(ctx, lease, sent); err != nil {
+		wait, err := u.turn(ctx, backoff)
+		if err != nil {
 			return fmt.Errorf("destination %q: %w", u.Name, err)
 		}
+		sleep(ctx, wait)
 	}
 	return nil
+}
+
+// turn tries to get the lease once, and works while it has it. It returns how long to wait before the next turn.
+func (u *unit) turn(ctx context.Context, backoff *backoff) (wait time.Duration, err error) {
+	u.shares.take(ctx, u.ttl/3, u.alive)
+	defer u.shares.giveBack()
+	lease, ok, sent, err := u.acquire(ctx)
+	switch {
+	case ctx.Err() != nil: // the end, and no failure
+		return 0, nil
+	case err != nil:
+		u.report(err)
+		u.standBy(lease, err)
+		return backoff.next(), nil
+	case !ok:
+		backoff.reset()
+		u.standBy(lease, nil)
+		return min(max(lease.ExpiresIn, u.ttl/100), u.ttl/3), nil
+	}
+	backoff.reset()
+	return 0, u.work(ctx, lease, sent)
 }
 
 // acquire also returns when the lease's time began, measured before it was asked for.
@@ -85,7 +108,7 @@ func (u *unit) acquire(ctx context.Context) (lease Lease, ok bool, sent time.Tim
 	defer cancel()
 	sent = time.Now()
 	lease, ok, err = u.store.Acquire(ctx, AcquireRequest{
-		Destination: u.Name, Owner: u.owner, TTL: u.ttl, Topics: u.Topics, StartAtEnd: u.StartAtEnd,
+		Destination: u.Name, Shard: u.shard, Owner: u.owner, TTL: u.ttl, Topics: u.Topics, StartAtEnd: u.StartAtEnd,
 	})
 	if err != nil {
 		err = fmt.Errorf("acquire the lease: %w", err)
@@ -127,7 +150,14 @@ func (u *unit) report(err error) {
 }
 
 func (u *unit) standBy(lease Lease, err error) {
-	u.status.Store(&UnitStatus{Destination: u.Name, Holder: lease.Owner, Pause: lease.Pause, Err: err, seen: time.Now()})
+	u.status.Store(&UnitStatus{Destination: u.Name, Shard: u.shard, Holder: lease.Owner, Pause: lease.Pause, Err: err, seen: time.Now()})
+}
+
+// alive shows that the unit waits for its turn and is not stuck; otherwise its status stays as it is.
+func (u *unit) alive() {
+	s := *u.status.Load()
+	s.seen = time.Now()
+	u.status.Store(&s)
 }
 
 // A backoff doubles from its first to its longest wait.

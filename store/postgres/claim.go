@@ -30,7 +30,7 @@ const (
 with lease as materialized (
   select true as mine
     from {schema}.outbox_cursor
-   where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+   where destination = $1 and shard = {shard} and lease_epoch = $2 and lease_owner = $3
      for no key update
 )`
 
@@ -42,7 +42,7 @@ with lease as materialized (
    where (select mine from lease)
      and d.destination = $1
      and d.next_attempt_at <= now()
-     and (d.next_attempt_at, d.seq) > ($9::timestamptz, $10::bigint)
+     and (d.next_attempt_at, d.seq) > ($9::timestamptz, $10::bigint){row_in_shard}
    order by d.next_attempt_at, d.seq limit $5
 )`
 
@@ -54,7 +54,7 @@ with lease as materialized (
    where (select mine from lease)
      and d.destination = $1
      and d.endpoint = $9 and d.status = 'PENDING' and d.next_attempt_at is null
-     and d.seq > $10
+     and d.seq > $10{row_in_shard}
    order by d.seq limit $5
 )`
 
@@ -135,9 +135,9 @@ select null::bigint as seq, {event},
        (select count(*) from fitting) as fitting,
        (select coalesce(bool_or(not eligible and status <> 'DISCARDED'), false)::integer::bigint from judged) as blocked,
        (select min(d.next_attempt_at) from {schema}.outbox_delivery d
-         where d.destination = $1 and d.next_attempt_at > now()) as next_due,
+         where d.destination = $1 and d.next_attempt_at > now(){row_in_shard}) as next_due,
        (select d.next_attempt_at from {schema}.outbox_delivery d
-         where d.destination = $1 and d.next_attempt_at <= now() and d.seq not in (select seq from taken)
+         where d.destination = $1 and d.next_attempt_at <= now() and d.seq not in (select seq from taken){row_in_shard}
          order by d.next_attempt_at limit 1) as due,
        (select count(*) from judged where eligible) - (select count(*) from sized) as missing
   from lease left join {schema}.outbox_event e on false
@@ -158,7 +158,7 @@ union all
    where (select mine from lease)
      and d.destination = $1
      and (d.next_attempt_at <= now() or d.status = 'PENDING' and d.next_attempt_at is null)
-     and not exists (select from {schema}.outbox_event e where e.seq = d.seq)
+     and not exists (select from {schema}.outbox_event e where e.seq = d.seq){row_in_shard}
    limit $4
 )
 update {schema}.outbox_delivery d
@@ -236,7 +236,7 @@ func (s *Store) claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rela
 
 // takeMissing adds what has no event any more, as if an operator had discarded it.
 func (s *Store) takeMissing(ctx context.Context, l relay.LeaseID, room int, claimed *relay.Claimed) error {
-	rows, err := s.pool.Query(ctx, s.sql.missing, l.Destination, l.Epoch, l.Owner, room)
+	rows, err := s.pool.Query(ctx, s.statements(l.Shard).missing, l.Destination, l.Epoch, l.Owner, room)
 	if err != nil {
 		return err
 	}
@@ -257,14 +257,15 @@ func (s *Store) claimStatement(l relay.LeaseID, r *claimReader) (sql string, arg
 	if c.Charge {
 		charge = 1
 	}
+	texts := s.statements(l.Shard)
 	args = []any{allBinary, l.Destination, l.Epoch, l.Owner, charge, r.asked, left, r.seqs, c.MaxBytes - r.bytes}
 	switch {
 	case c.Lane != nil:
-		return s.sql.claimLane, append(args, clean(c.Lane.Endpoint), clean(c.Lane.Key))
+		return texts.claimLane, append(args, clean(c.Lane.Endpoint), clean(c.Lane.Key))
 	case c.Endpoint != nil:
-		return s.sql.claimParked, append(args, clean(*c.Endpoint), r.lastSeq)
+		return texts.claimParked, append(args, clean(*c.Endpoint), r.lastSeq)
 	}
-	return s.sql.claimDue, append(args, r.after(), r.lastSeq)
+	return texts.claimDue, append(args, r.after(), r.lastSeq)
 }
 
 // claimReader gathers what the statements of one claim have taken.

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -21,7 +20,7 @@ import (
 func TestConformance(t *testing.T) {
 	url := pgtest.Database(t)
 	schemas := 0
-	features := relaytest.StoreFeatures{Gaps: true, TwoPhase: true, Wake: true}
+	features := relaytest.StoreFeatures{Gaps: true, TwoPhase: true, Wake: true, Shards: true}
 	relaytest.TestStore(t, features, func(t *testing.T) relaytest.Backend {
 		schemas++
 		name := fmt.Sprintf(`It's "schema" %d`, schemas) // a new one is made sooner than a new database
@@ -56,34 +55,62 @@ type backend struct {
 
 func (b *backend) Store() relay.Store { return b.store }
 
-const selectCursor = `
-select position, array(select lower(g) from unnest(gaps) g order by g), array(select upper(g) - 1 from unnest(gaps) g order by g),
+const selectCursors = `
+select shard, shards, position, array(select lower(g) from unnest(gaps) g order by g), array(select upper(g) - 1 from unnest(gaps) g order by g),
        in_flight_to, acquired_position, topics, coalesce(lease_owner, ''), lease_epoch, lease_expires_at, asleep,
        coalesce(paused_reason, ''), coalesce(paused_by, ''), failing_since, coalesce(last_error_code, ''), crash_count,
        settle_number
-  from outbox_cursor where destination = $1`
+  from outbox_cursor where destination = $1 order by shard`
 
 func (b *backend) Cursor(t testing.TB, destination string) (row relaytest.CursorRow, ok bool) {
 	t.Helper()
-	var first, last []int64
-	var expires, failing *time.Time
-	err := b.pool.QueryRow(context.Background(), selectCursor, destination).Scan(&row.Position, &first, &last, &row.InFlightTo,
-		&row.AcquiredPosition, &row.Topics, &row.Owner, &row.Epoch, &expires, &row.Asleep,
-		&row.Pause.Reason, &row.Pause.By, &failing, &row.ErrorCode, &row.CrashCount, &row.SettleNumber)
-	if errors.Is(err, pgx.ErrNoRows) {
+	rows := b.Cursors(t, destination)
+	if len(rows) == 0 {
 		return row, false
 	}
+	return rows[0], true
+}
+
+func (b *backend) Cursors(t testing.TB, destination string) []relaytest.CursorRow {
+	t.Helper()
+	rows, err := b.pool.Query(context.Background(), selectCursors, destination)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range first {
-		row.Gaps = append(row.Gaps, relay.Range{First: first[i], Last: last[i]})
+	var numbers [][2]int
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (c relaytest.CursorRow, err error) {
+		var shard, shards int
+		var first, last []int64
+		var expires, failing *time.Time
+		err = r.Scan(&shard, &shards, &c.Position, &first, &last, &c.InFlightTo,
+			&c.AcquiredPosition, &c.Topics, &c.Owner, &c.Epoch, &expires, &c.Asleep,
+			&c.Pause.Reason, &c.Pause.By, &failing, &c.ErrorCode, &c.CrashCount, &c.SettleNumber)
+		for i := range first {
+			c.Gaps = append(c.Gaps, relay.Range{First: first[i], Last: last[i]})
+		}
+		if len(c.Topics) == 0 {
+			c.Topics = nil
+		}
+		c.ExpiresAt, c.FailingSince = timeOf(expires), timeOf(failing)
+		numbers = append(numbers, [2]int{shard, shards})
+		return c, err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(row.Topics) == 0 {
-		row.Topics = nil
+	for i, n := range numbers {
+		if n != [2]int{i, len(all)} {
+			t.Fatalf("cursor %d of %d of %s says that it is %d of %d", i, len(all), destination, n[0], n[1])
+		}
 	}
-	row.ExpiresAt, row.FailingSince = timeOf(expires), timeOf(failing)
-	return row, true
+	return all
+}
+
+func (b *backend) DeleteEvents(t testing.TB, seqs ...int64) {
+	t.Helper()
+	if _, err := b.pool.Exec(context.Background(), "delete from outbox_event where seq = any($1)", seqs); err != nil {
+		t.Fatal(err)
+	}
 }
 
 const selectDeliveries = `
@@ -123,7 +150,7 @@ func (b *backend) SetPause(t testing.TB, destination string, p relay.Pause) {
 	t.Helper()
 	tag, err := b.pool.Exec(context.Background(), `update outbox_cursor set paused_at = case when $2 <> '' then now() end,
 		paused_reason = nullif($2, ''), paused_by = nullif($3, '') where destination = $1`, destination, p.Reason, p.By)
-	if err != nil || tag.RowsAffected() != 1 {
+	if err != nil || tag.RowsAffected() == 0 {
 		t.Fatalf("pause %s: %v, %v", destination, tag, err)
 	}
 }

@@ -1,18 +1,21 @@
 package postgres
 
+import "github.com/pillarbox-dev/pillarbox/relay"
+
 // Texts are the statements whose plans are tested, by name.
-func (s *Store) Texts() map[string]string {
+func (s *Store) Texts(shard relay.Shard) map[string]string {
+	texts := s.statements(shard)
 	return map[string]string{
-		"read":                        s.sql.read[0][0],
-		"read some topics":            s.sql.read[0][1],
-		"read gaps":                   s.sql.read[1][0],
-		"read gaps of some topics":    s.sql.read[1][1],
-		"settle by place":             s.sql.settleByPlace.cursor,
-		"take over":                   s.sql.takeOver,
-		"list what is open":           s.sql.open,
-		"claim due":                   s.sql.claimDue,
-		"claim a lane":                s.sql.claimLane,
-		"claim parked of an endpoint": s.sql.claimParked,
+		"read":                        texts.read[0][0],
+		"read some topics":            texts.read[0][1],
+		"read gaps":                   texts.read[1][0],
+		"read gaps of some topics":    texts.read[1][1],
+		"settle by place":             texts.settleByPlace.cursor,
+		"take over":                   texts.takeOver,
+		"list what is open":           texts.open,
+		"claim due":                   texts.claimDue,
+		"claim a lane":                texts.claimLane,
+		"claim parked of an endpoint": texts.claimParked,
 	}
 }
 

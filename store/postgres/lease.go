@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,7 @@ const (
 with free as materialized (
   select destination, shard, lease_owner is not null as unclean
     from {schema}.outbox_cursor
-   where destination = $1 and shard = 0
+   where destination = $1 and shard = {shard} and shards = {shards}
      and (lease_owner is null or lease_expires_at is null or lease_expires_at <= clock_timestamp())
      for no key update
 )
@@ -41,47 +42,59 @@ returning c.lease_epoch, c.position, c.in_flight_to, free.unclean, c.crash_count
           array(select upper(gap) - 1 from unnest(c.gaps) as gap order by gap) as gap_last,
           {pause}, {last_seq}`
 
-	// holderSQL tells who holds a lease, for how many microseconds yet, and whether somebody does.
+	// holderSQL tells who holds a lease, for how many microseconds yet, and whether somebody does; and how many shards the
+	// destination has. No row: it has none, it is new.
 	holderSQL = `
-select coalesce(c.lease_owner, ''),
+select d.shards, coalesce(c.lease_owner, ''),
        greatest(0, coalesce(extract(epoch from c.lease_expires_at - clock_timestamp()) * 1000000, 0))::bigint,
-       c.lease_owner is not null and c.lease_expires_at > clock_timestamp(),
+       coalesce(c.lease_owner is not null and c.lease_expires_at > clock_timestamp(), false),
        {pause}
-  from {schema}.outbox_cursor c
- where c.destination = $1 and c.shard = 0`
+  from (select destination, shards from {schema}.outbox_cursor where destination = $1 order by shard limit 1) d
+  left join {schema}.outbox_cursor c on c.destination = d.destination and c.shard = {shard}`
 
-	// createSQL makes the cursor of a new destination, at the beginning of the log.
+	// createSQL makes the cursors of a new destination, at the beginning of the log. Of many that try at once, the one that makes
+	// the first shard makes the others.
 	createSQL = `
-insert into {schema}.outbox_cursor (destination, topics) values ($1, $2) on conflict do nothing`
+with log as materialized (
+  select 0::bigint as last, '{}'::int8multirange as gaps
+)` + createCursors
+
+	createCursors = `, first as (
+  insert into {schema}.outbox_cursor (destination, topics, shards, position, in_flight_to, gaps)
+  select $1, $2, {shards}, last, last, gaps from log
+  on conflict do nothing
+  returning position, gaps
+)
+insert into {schema}.outbox_cursor (destination, topics, shards, shard, position, in_flight_to, gaps)
+select $1, $2, {shards}, n, first.position, first.position, first.gaps
+  from first cross join generate_series(1, {shards} - 1) as n`
 
 	// createAtEndSQL makes it behind the last number that was handed out. What is not visible among the last 100,000 numbers
 	// is a gap: a transaction that is open at this moment commits later, so its events are not skipped.
 	createAtEndSQL = `
-with log as materialized (
+with numbers as materialized (
   select {last_seq} as last
 ), bounds as (
-  select greatest(last - 100000, 0) as seq, last from log
+  select greatest(last - 100000, 0) as seq, last from numbers
   union all
-  select e.seq, log.last from log join {schema}.outbox_event e on e.seq > log.last - 100000 and e.seq <= log.last
+  select e.seq, n.last from numbers n join {schema}.outbox_event e on e.seq > n.last - 100000 and e.seq <= n.last
 ), steps as (
   select seq, lead(seq, 1, last + 1) over (order by seq) as next from bounds
-)
-insert into {schema}.outbox_cursor (destination, topics, position, in_flight_to, gaps)
-select $1, $2, log.last, log.last,
-       coalesce((select range_agg(int8range(seq + 1, next)) from steps where next > seq + 1), '{}')
-  from log
-on conflict do nothing`
+), log as materialized (
+  select last, coalesce((select range_agg(int8range(seq + 1, next)) from steps where next > seq + 1), '{}') as gaps
+    from numbers
+)` + createCursors
 
 	renewSQL = `
 update {schema}.outbox_cursor c
    set lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond', updated_at = clock_timestamp()
- where c.destination = $1 and c.shard = 0 and c.lease_epoch = $2 and c.lease_owner = $3
+ where c.destination = $1 and c.shard = {shard} and c.lease_epoch = $2 and c.lease_owner = $3
 returning {pause}, {last_seq}`
 
 	releaseSQL = `
 update {schema}.outbox_cursor
    set lease_owner = null, lease_expires_at = null, asleep = false, updated_at = clock_timestamp()
- where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3`
+ where destination = $1 and shard = {shard} and lease_epoch = $2 and lease_owner = $3`
 
 	// pauseSQL replaces {pause}: the reason, "" when the destination is not paused, and by whom.
 	pauseSQL = `case when c.paused_at is null then '' else coalesce(nullif(c.paused_reason, ''), 'paused') end,
@@ -109,7 +122,7 @@ func (s *Store) acquire(ctx context.Context, r relay.AcquireRequest) (lease rela
 			return lease, err == nil, err
 		}
 		var held bool
-		lease, held, err = s.holder(ctx, r.Destination)
+		lease, held, err = s.holder(ctx, r)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			if err := s.create(ctx, r); err != nil {
@@ -123,11 +136,11 @@ func (s *Store) acquire(ctx context.Context, r relay.AcquireRequest) (lease rela
 
 func (s *Store) takeLease(ctx context.Context, r relay.AcquireRequest) (relay.Lease, error) {
 	lease := relay.Lease{
-		LeaseID:   relay.LeaseID{Destination: r.Destination, Owner: r.Owner, TTL: r.TTL},
+		LeaseID:   relay.LeaseID{Destination: r.Destination, Shard: r.Shard, Owner: r.Owner, TTL: r.TTL},
 		ExpiresIn: r.TTL,
 	}
 	var first, last []int64
-	row := s.pool.QueryRow(ctx, s.sql.acquire, r.Destination, r.Owner, r.TTL.Microseconds(), textArray(r.Topics),
+	row := s.pool.QueryRow(ctx, s.statements(r.Shard).acquire, r.Destination, r.Owner, r.TTL.Microseconds(), textArray(r.Topics),
 		relay.IsolateAfter)
 	err := row.Scan(&lease.Epoch, &lease.Position, &lease.InFlightTo, &lease.Unclean, &lease.CrashCount,
 		&first, &last, &lease.Pause.Reason, &lease.Pause.By, &lease.LastSeq)
@@ -137,18 +150,24 @@ func (s *Store) takeLease(ctx context.Context, r relay.AcquireRequest) (relay.Le
 	return lease, err
 }
 
-func (s *Store) holder(ctx context.Context, destination string) (lease relay.Lease, held bool, err error) {
+func (s *Store) holder(ctx context.Context, r relay.AcquireRequest) (lease relay.Lease, held bool, err error) {
+	var shards int
 	var expiresIn int64
-	err = s.pool.QueryRow(ctx, s.sql.holder, destination).
-		Scan(&lease.Owner, &expiresIn, &held, &lease.Pause.Reason, &lease.Pause.By)
+	err = s.pool.QueryRow(ctx, s.statements(r.Shard).holder, r.Destination).
+		Scan(&shards, &lease.Owner, &expiresIn, &held, &lease.Pause.Reason, &lease.Pause.By)
 	lease.ExpiresIn = time.Duration(expiresIn) * time.Microsecond
+	if err == nil && shards != r.Shard.Count() {
+		err = fmt.Errorf("%w: it has %d in the database, and %d in the configuration. Set the configuration back, or stop the relays "+
+			"and run 'pillarbox reshard %s --shards %d --reason …'", relay.ErrShards, shards, r.Shard.Count(), r.Destination, r.Shard.Count())
+	}
 	return lease, held, err
 }
 
 func (s *Store) create(ctx context.Context, r relay.AcquireRequest) error {
-	sql := s.sql.create
+	texts := s.statements(r.Shard)
+	sql := texts.create
 	if r.StartAtEnd {
-		sql = s.sql.createAtEnd
+		sql = texts.createAtEnd
 	}
 	_, err := s.pool.Exec(ctx, sql, r.Destination, textArray(r.Topics))
 	return err
@@ -160,7 +179,7 @@ func textArray(texts relay.Topics) []string { return append([]string{}, texts...
 // Renew implements relay.Leases.
 func (s *Store) Renew(ctx context.Context, l relay.LeaseID) (relay.Renewal, error) {
 	var r relay.Renewal
-	err := s.pool.QueryRow(ctx, s.sql.renew, l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds()).
+	err := s.pool.QueryRow(ctx, s.statements(l.Shard).renew, l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds()).
 		Scan(&r.Pause.Reason, &r.Pause.By, &r.LastSeq)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return relay.Renewal{}, relay.ErrLeaseLost
@@ -173,7 +192,7 @@ func (s *Store) Renew(ctx context.Context, l relay.LeaseID) (relay.Renewal, erro
 
 // Release implements relay.Leases.
 func (s *Store) Release(ctx context.Context, l relay.LeaseID) error {
-	if _, err := s.pool.Exec(ctx, s.sql.release, l.Destination, l.Epoch, l.Owner); err != nil {
+	if _, err := s.pool.Exec(ctx, s.statements(l.Shard).release, l.Destination, l.Epoch, l.Owner); err != nil {
 		return s.failed("release the lease of "+l.Destination, err)
 	}
 	return nil

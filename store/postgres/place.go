@@ -4,9 +4,11 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-// places remembers for each destination where in the table its cursor row lies.
+// places remembers for each lease where in the table its cursor row lies.
 //
 // A settle updates that row. As a rule the old versions are removed as it goes, by whoever finds the row through the index,
 // and the row stays within one block. While some transaction stays open none of them can be removed: the row moves on from
@@ -15,8 +17,16 @@ import (
 // the transaction has ended meanwhile, that removes the old versions, and the row stays where it is.
 type places struct {
 	mu sync.Mutex
-	of map[string]place
+	of map[cursorKey]place
 }
+
+// cursorKey is the key of a cursor row.
+type cursorKey struct {
+	destination string
+	shard       int
+}
+
+func keyOf(l relay.LeaseID) cursorKey { return cursorKey{l.Destination, l.Shard.Number} }
 
 type place struct {
 	tid  pgtype.TID
@@ -27,26 +37,26 @@ type place struct {
 const settlesByPlace = 1000
 
 // find returns where the row lies; not valid: look it up by its key.
-func (p *places) find(destination string) pgtype.TID {
+func (p *places) find(l relay.LeaseID) pgtype.TID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.of[destination]; known.left > 0 {
+	if known := p.of[keyOf(l)]; known.left > 0 {
 		return known.tid
 	}
 	return pgtype.TID{}
 }
 
 // moved notes where a settle has left the row.
-func (p *places) moved(destination string, to pgtype.TID) {
+func (p *places) moved(l relay.LeaseID, to pgtype.TID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, known := p.of[destination]
+	before, known := p.of[keyOf(l)]
 	now := place{tid: to, left: max(0, before.left-1)}
 	if known && before.left == 0 && before.tid.BlockNumber != to.BlockNumber {
 		now.left = settlesByPlace
 	}
 	if p.of == nil {
-		p.of = map[string]place{}
+		p.of = map[cursorKey]place{}
 	}
-	p.of[destination] = now
+	p.of[keyOf(l)] = now
 }

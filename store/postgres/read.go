@@ -14,8 +14,8 @@ import (
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
-// A read is one of four statements: with or without gaps, for all topics or for some. $1 is the position, $2 the limit,
-// $3 the patterns, and the last two are the ends of the gaps.
+// A read is one of four statements: with or without gaps, for all events or for some of the topics and keys. $1 is the position,
+// $2 the limit, $3 the patterns, and the last two are the ends of the gaps.
 //
 // The first row holds the snapshot's horizon and the time, so that both are there when no event is. {event} are the
 // columns of eventSQL; of an event that is not wanted all but seq are null.
@@ -41,7 +41,7 @@ union all
    from unnest($4::bigint[], $5::bigint[]) as gap (first, last)
   cross join lateral (select * from {schema}.outbox_event
                        where seq between gap.first and gap.last order by seq limit $2) as s
-   left join lateral (select s.* where s.topic_name like any ($3)) as e on true
+   left join lateral (select s.* where s.topic_name like any ($3){event_in_shard}) as e on true
   limit $2)`
 
 	readRows = `
@@ -54,7 +54,7 @@ union all
 union all
 (select s.seq, {event}, null, null
    from (select * from {schema}.outbox_event where seq > $1 order by seq limit $2) as s
-   left join lateral (select s.* where s.topic_name like any ($3)) as e on true)`
+   left join lateral (select s.* where s.topic_name like any ($3){event_in_shard}) as e on true)`
 )
 
 // Columns of a read besides those of the event.
@@ -108,7 +108,7 @@ func (s *Store) readPage(ctx context.Context, q relay.Query) (relay.Page, error)
 func (s *Store) readStatement(q relay.Query, limit int) (sql string, args []any) {
 	args = []any{allBinary, q.After, limit}
 	byGaps, byTopics := 0, 0
-	if len(q.Topics) > 0 {
+	if len(q.Topics) > 0 || !q.Shard.Whole() {
 		byTopics = 1
 		args = append(args, likePatterns(q.Topics))
 	}
@@ -120,7 +120,7 @@ func (s *Store) readStatement(q relay.Query, limit int) (sql string, args []any)
 		}
 		args = append(args, first, last)
 	}
-	return s.sql.read[byGaps][byTopics], args
+	return s.statements(q.Shard).read[byGaps][byTopics], args
 }
 
 // allBinary asks for every column in its binary format, which is the one that is decoded here.
@@ -128,8 +128,11 @@ var allBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`)
 
-// likePatterns are the patterns as LIKE has them.
+// likePatterns are the patterns as LIKE has them; no topics are all.
 func likePatterns(topics relay.Topics) []string {
+	if len(topics) == 0 {
+		return []string{"%"}
+	}
 	patterns := make([]string, len(topics))
 	for i, topic := range topics {
 		patterns[i] = likeEscapes.Replace(topic)

@@ -17,25 +17,26 @@ const (
 	lockSQL = `
 select position, settle_number
   from {schema}.outbox_cursor
- where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+ where destination = $1 and shard = {shard} and lease_epoch = $2 and lease_owner = $3
    for no key update`
 
 	// takeOverSQL frees what a former owner had in flight. $2: how many numbers to list
 	takeOverSQL = `
 with freed as (
-  update {schema}.outbox_delivery
+  update {schema}.outbox_delivery d
      set status = case when attempt_count > 0 then 'FAILED' else 'PENDING' end,
          next_attempt_at = now(),
          last_error_code = 'TAKEOVER',
          locked_by = null,
          locked_at = null
-   where destination = $1 and status = 'PUBLISHING'
+   where destination = $1 and status = 'PUBLISHING'{row_in_shard}
   returning seq
 )
 select (select count(*) from freed),
        array(select seq from freed order by seq limit $2)`
 
-	// openSQL lists what is open. Endpoints are found by a loose index scan: one probe each, however many rows are parked.
+	// openSQL lists what is open. Endpoints are found by a loose index scan: one probe each, however many rows are parked; those of
+	// other shards are among them, and nothing will be found at them.
 	//
 	// $2 position, $3: how many lanes to list
 	openSQL = `
@@ -54,31 +55,32 @@ with recursive endpoint (name) as (
 ), lane (endpoint, key) as (
   select d.endpoint, d.partition_key
     from {schema}.outbox_delivery d
-   where d.destination = $1 and d.status in ('FAILED', 'QUARANTINED') and d.partition_key is not null
+   where d.destination = $1 and d.status in ('FAILED', 'QUARANTINED') and d.partition_key is not null{row_in_shard}
   union
   select d.endpoint, d.partition_key
     from {schema}.outbox_delivery d
    where d.destination = $1 and d.next_attempt_at is not null and d.partition_key is not null
-     and d.status not in ('PUBLISHED', 'DISCARDED')
+     and d.status not in ('PUBLISHED', 'DISCARDED'){row_in_shard}
   limit $3
 )
-select array(select seq from {schema}.outbox_delivery where destination = $1 and seq > $2 order by seq),
+select array(select seq from {schema}.outbox_delivery d where destination = $1 and seq > $2{row_in_shard} order by seq),
        array(select coalesce(endpoint, '') from lane),
        array(select key from lane),
        array(select name from endpoint where name is not null),
        (select (extract(epoch from least(greatest(next_attempt_at, now()), now() + interval '100 years') - now())
                 * 1000000)::bigint
-          from {schema}.outbox_delivery
-         where destination = $1 and next_attempt_at is not null
+          from {schema}.outbox_delivery d
+         where destination = $1 and next_attempt_at is not null{row_in_shard}
          order by next_attempt_at limit 1)`
 )
 
 // Recover implements relay.Ledger.
 func (s *Store) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay.Recovered, error) {
 	var found relay.Recovered
+	texts := s.statements(l.Shard)
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		var position, settles int64
-		err := tx.QueryRow(ctx, s.sql.lock, l.Destination, l.Epoch, l.Owner).Scan(&position, &settles)
+		err := tx.QueryRow(ctx, texts.lock, l.Destination, l.Epoch, l.Owner).Scan(&position, &settles)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return relay.ErrLeaseLost
 		}
@@ -88,11 +90,11 @@ func (s *Store) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay.
 		if settles > 0 {
 			return fmt.Errorf("it comes after settle %d, so it was given up: nothing was changed", settles)
 		}
-		err = tx.QueryRow(ctx, s.sql.takeOver, l.Destination, limit).Scan(&found.PublishingCount, &found.Publishing)
+		err = tx.QueryRow(ctx, texts.takeOver, l.Destination, limit).Scan(&found.PublishingCount, &found.Publishing)
 		if err != nil {
 			return err
 		}
-		return scanOpen(tx.QueryRow(ctx, s.sql.open, l.Destination, position, limit+1), limit, &found)
+		return scanOpen(tx.QueryRow(ctx, texts.open, l.Destination, position, limit+1), limit, &found)
 	})
 	if errors.Is(err, relay.ErrLeaseLost) {
 		return relay.Recovered{}, relay.ErrLeaseLost

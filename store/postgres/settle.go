@@ -40,7 +40,7 @@ with moved as (
          paused_by = case when $11 = '' then paused_by else $12 end,
          lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond',
          updated_at = clock_timestamp()
-   where {found} and destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+   where {found} and destination = $1 and shard = {shard} and lease_epoch = $2 and lease_owner = $3
      and ($14::bigint = 0 or settle_number < $14)
   returning updated_at as at, ctid as place
 )`
@@ -88,12 +88,12 @@ select pg_current_xact_id() as bound, moved.at, moved.place from moved`
 with lease as materialized (
   select settle_number
     from {schema}.outbox_cursor
-   where destination = $1 and shard = 0 and lease_epoch = $2 and lease_owner = $3
+   where destination = $1 and shard = {shard} and lease_epoch = $2 and lease_owner = $3
      for no key update
 ), prolonged as (
   update {schema}.outbox_cursor
      set lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond', updated_at = clock_timestamp()
-   where destination = $1 and shard = 0 and (select settle_number = $5 from lease)
+   where destination = $1 and shard = {shard} and (select settle_number = $5 from lease)
 )
 select settle_number from lease`
 
@@ -109,7 +109,7 @@ const copyFrom = 128
 
 // Settle implements relay.Ledger.
 func (s *Store) Settle(ctx context.Context, l relay.LeaseID, st relay.Settlement) (relay.Settled, error) {
-	place := s.places.find(l.Destination)
+	place := s.places.find(l)
 	m, err := s.settle(ctx, l, st, place)
 	if movedNothing(err) && place.Valid {
 		m, err = s.settle(ctx, l, st, pgtype.TID{})
@@ -120,7 +120,7 @@ func (s *Store) Settle(ctx context.Context, l relay.LeaseID, st relay.Settlement
 	if err != nil {
 		return relay.Settled{}, s.failed("settle "+l.Destination, err)
 	}
-	s.places.moved(l.Destination, m.place)
+	s.places.moved(l, m.place)
 	return relay.Settled{Bound: m.bound}, nil
 }
 
@@ -130,7 +130,7 @@ func (s *Store) repeated(ctx context.Context, l relay.LeaseID, number int64) err
 		return relay.ErrLeaseLost
 	}
 	var last int64
-	err := s.pool.QueryRow(ctx, s.sql.repeated, l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(), number).Scan(&last)
+	err := s.pool.QueryRow(ctx, s.statements(l.Shard).repeated, l.Destination, l.Epoch, l.Owner, l.TTL.Microseconds(), number).Scan(&last)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return relay.ErrLeaseLost
@@ -156,9 +156,10 @@ func (m *moved) scan(row pgx.Row) error { return row.Scan(&m.bound, &m.at, &m.pl
 // lease is lost, or the place is out of date.
 func (s *Store) settle(ctx context.Context, l relay.LeaseID, st relay.Settlement, place pgtype.TID) (m moved, err error) {
 	args := cursorArgs(l, st, place)
-	sql := s.sql.settleByKey
+	texts := s.statements(l.Shard)
+	sql := texts.settleByKey
 	if place.Valid {
-		sql = s.sql.settleByPlace
+		sql = texts.settleByPlace
 	}
 	switch {
 	case s.onSettle != nil && len(st.Published)+len(st.Rows) > 0:
@@ -200,7 +201,7 @@ func (s *Store) settleCopy(
 		return m, err
 	}
 	rows := bytes.NewReader(copyRows(l.Destination, m.at, st.Published))
-	tag, err := conn.Conn().PgConn().CopyFrom(ctx, rows, s.sql.copy)
+	tag, err := conn.Conn().PgConn().CopyFrom(ctx, rows, s.statements(l.Shard).copy)
 	if err != nil {
 		rollback(ctx, conn)
 		return m, err

@@ -20,7 +20,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,7 +56,7 @@ type Config struct {
 type Store struct {
 	pool   *pgxpool.Pool
 	schema string
-	sql    statements
+	texts  sync.Map // *statements by relay.Shard
 	pages  pageSize
 	places places
 
@@ -77,7 +79,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	s := &Store{pool: pool, schema: c.Schema, sql: newStatements(c.Schema), onSettle: c.OnSettle}
+	s := &Store{pool: pool, schema: c.Schema, onSettle: c.OnSettle}
 	if problems := s.Check(ctx); len(problems) > 0 {
 		pool.Close()
 		return nil, errors.Join(problems...)
@@ -171,7 +173,7 @@ func applySettings(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// statements are the texts of this package with the names of the schema and of the columns filled in.
+// statements are the texts of this package for one shard, with the names of the schema and of the columns filled in.
 type statements struct {
 	read                                 [2][2]string // by gaps, by topics
 	acquire, holder, create, createAtEnd string
@@ -186,11 +188,38 @@ type statements struct {
 // settleStatements move the cursor, and write published rows or rows of any kind.
 type settleStatements struct{ cursor, published, rows string }
 
-func newStatements(schemaName string) statements {
+// statements returns the texts for a shard, which are made once.
+func (s *Store) statements(shard relay.Shard) *statements {
+	if shard.Whole() {
+		shard = relay.Shard{}
+	}
+	texts, known := s.texts.Load(shard)
+	if !known {
+		texts, _ = s.texts.LoadOrStore(shard, newStatements(s.schema, shard))
+	}
+	return texts.(*statements)
+}
+
+// What makes a statement one for a shard: of a destination in one piece nothing is asked. A row that stands in no lane's way has no
+// key; its event has.
+const (
+	eventInShard = ` and {schema}.outbox_shard(s.partition_key, s.seq, {shards}) = {shard}`
+	rowInShard   = `
+     and {schema}.outbox_shard(coalesce(d.partition_key,
+                               (select e.partition_key from {schema}.outbox_event e where e.seq = d.seq), ''), d.seq, {shards}) = {shard}`
+)
+
+func newStatements(schemaName string, shard relay.Shard) *statements {
+	event, row := eventInShard, rowInShard
+	if shard.Whole() {
+		event, row = "", ""
+	}
 	fill := func(parts ...string) string {
 		text := strings.Join(parts, "")
 		for _, name := range []struct{ placeholder, sql string }{
 			{"{event}", eventSQL}, {"{pause}", pauseSQL}, {"{last_seq}", lastSeqSQL}, {"{behind}", behindSQL},
+			{"{event_in_shard}", event}, {"{row_in_shard}", row},
+			{"{shard}", strconv.Itoa(shard.Number)}, {"{shards}", strconv.Itoa(shard.Count())},
 			{"{schema}", pgx.Identifier{schemaName}.Sanitize()}, // last: the others have it in them
 		} {
 			text = strings.ReplaceAll(text, name.placeholder, name.sql)
@@ -205,7 +234,7 @@ func newStatements(schemaName string) statements {
 			rows:      fill(moved, settleRows, settleEnd),
 		}
 	}
-	return statements{
+	return &statements{
 		read: [2][2]string{
 			{fill(readHead, readRows), fill(readHead, readRowsTopics)},
 			{fill(readHead, readGaps, readRows), fill(readHead, readGapsTopics, readRowsTopics)},

@@ -12,6 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // ErrBusy says that another process held the write lock for longer than Config.BusyTimeout. Nothing was written; trying
@@ -92,6 +93,8 @@ func hint(err error) string {
 		return "nothing was written and it is tried again, but the destination stands still meanwhile: mend what OnSettle does"
 	case errors.Is(err, schema.ErrPending), errors.Is(err, schema.ErrNewer): // they have their own
 		return ""
+	case errors.Is(err, relay.ErrShards):
+		return "SQLite has one writer, so a destination has one shard there: take 'shards' out of the configuration"
 	case errors.Is(err, errNoWAL):
 		return "is it on a network file system? The file must lie on a disk of this machine"
 	case errors.Is(err, errReplaced), errors.Is(err, fs.ErrNotExist):

@@ -43,6 +43,9 @@ update outbox_cursor set lease_owner = null, lease_expires_at = null, asleep = 0
 
 // Acquire implements relay.Leases.
 func (s *Store) Acquire(ctx context.Context, r relay.AcquireRequest) (lease relay.Lease, ok bool, err error) {
+	if !r.Shard.Whole() {
+		return relay.Lease{}, false, s.failed(ctx, "acquire "+r.Destination, relay.ErrShards)
+	}
 	topics, err := json.Marshal(append(relay.Topics{}, r.Topics...))
 	if err != nil {
 		return relay.Lease{}, false, s.failed(ctx, "acquire "+r.Destination, err)
@@ -109,7 +112,7 @@ func (c *cursorRow) expiresIn(now int64) time.Duration {
 // taken returns the lease that a relay gets which takes the destination over.
 func (c *cursorRow) taken(r relay.AcquireRequest) relay.Lease {
 	l := relay.Lease{
-		LeaseID:    relay.LeaseID{Destination: r.Destination, Owner: r.Owner, Epoch: c.epoch + 1, TTL: r.TTL},
+		LeaseID:    relay.LeaseID{Destination: r.Destination, Shard: r.Shard, Owner: r.Owner, Epoch: c.epoch + 1, TTL: r.TTL},
 		ExpiresIn:  r.TTL,
 		Position:   c.position,
 		Gaps:       c.gaps,
