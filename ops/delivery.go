@@ -14,26 +14,38 @@ import (
 type cursor struct {
 	destination string
 	topics      relay.Topics
-	position    int64
+	shards      []shardCursor
+	position    int64 // the lowest of its shards
+	gaps        bool  // one of them has some
+}
+
+// shardCursor is how far one shard has come.
+type shardCursor struct {
+	position int64
 	// leasedTo: what lies above the position up to here may be under way.
 	leasedTo  int64
 	owner     string
 	updatedAt sql.NullInt64
-	gaps      bool // it has some
-	inGap     bool // the number that was asked for lies in one
+	inGap     bool // the number that was asked for lies in one of its gaps
 }
 
 // lookAtCursors returns the cursors in the order of their destinations: of one, or of all when destination is "".
 func lookAtCursors(ctx context.Context, tx *sql.Tx, query, destination string, seq int64) (all []cursor, err error) {
 	err = each(ctx, tx, query, []any{destination, seq}, func(scan func(...any) error) error {
 		var c cursor
+		var s shardCursor
 		var topics string
-		if err := scan(&c.destination, &topics, &c.position, &c.leasedTo, &c.owner, &c.updatedAt, &c.gaps, &c.inGap); err != nil {
+		if err := scan(&c.destination, &topics, &s.position, &s.leasedTo, &s.owner, &s.updatedAt, &c.gaps, &s.inGap); err != nil {
 			return err
+		}
+		if n := len(all); n > 0 && all[n-1].destination == c.destination {
+			all[n-1].add(s, c.gaps)
+			return nil
 		}
 		if err := json.Unmarshal([]byte(topics), &c.topics); err != nil {
 			return fmt.Errorf("topics of %s: %w", c.destination, err)
 		}
+		c.shards, c.position = []shardCursor{s}, s.position
 		all = append(all, c)
 		return nil
 	})
@@ -43,18 +55,38 @@ func lookAtCursors(ctx context.Context, tx *sql.Tx, query, destination string, s
 	return all, nil
 }
 
+func (c *cursor) add(s shardCursor, gaps bool) {
+	c.shards = append(c.shards, s)
+	c.position = min(c.position, s.position)
+	c.gaps = c.gaps || gaps
+}
+
+// of returns the cursor of the shard that a delivery belongs to.
+func (c *cursor) of(d *Delivery) *shardCursor {
+	return &c.shards[relay.ShardOf(d.Key, d.Seq, len(c.shards))]
+}
+
 // pending completes a delivery that has no row in the ledger, in the way of the view outbox_status.
 func (c *cursor) pending(d *Delivery) {
 	d.Status = relay.StatusPending
 	d.NextAttemptAt = d.AvailableAt
-	if d.Seq > c.position && d.Seq <= c.leasedTo {
-		d.Status, d.LockedBy, d.LockedAt = relay.StatusPublishing, c.owner, moment(c.updatedAt)
+	if s := c.of(d); d.Seq > s.position && d.Seq <= s.leasedTo {
+		d.Status, d.LockedBy, d.LockedAt = relay.StatusPublishing, s.owner, moment(s.updatedAt)
 	}
 }
 
 // wants tells whether an event without a row in the ledger is still to be delivered.
-func (c *cursor) wants(seq int64, topic string) bool {
-	return (seq > c.position || c.inGap) && c.topics.Match(topic)
+func (c *cursor) wants(d *Delivery) bool {
+	s := c.of(d)
+	return (d.Seq > s.position || s.inGap) && c.topics.Match(d.Topic)
+}
+
+// leasedTo is the highest number that may be under way.
+func (c *cursor) leasedTo() (to int64) {
+	for _, s := range c.shards {
+		to = max(to, s.leasedTo)
+	}
+	return to
 }
 
 // looking says what is looked for among given numbers. The zero value restricts nothing.

@@ -183,13 +183,17 @@ func (l *lister) openFor(c *cursor, f Filter, low, high int64) {
 	log := looking{rows: "none", topics: c.topics, Filter: f}
 	log.Statuses = nil
 	from, to := c.position+1, int64(math.MaxInt64-1)
-	if !wants(relay.StatusPublishing) {
-		from = max(from, c.leasedTo+1)
+	above := stream{looking: log, candidates: l.logCandidates}
+	switch {
+	case len(c.shards) > 1:
+		above.wants = wants
+	case !wants(relay.StatusPublishing):
+		from = max(from, c.leasedTo()+1)
 	}
 	if !wants(relay.StatusPending) {
-		to = c.leasedTo
+		to = c.leasedTo()
 	}
-	add(stream{looking: log, candidates: l.logCandidates}, max(low, from), min(high, to))
+	add(above, max(low, from), min(high, to))
 	if c.gaps && wants(relay.StatusPending) {
 		add(stream{looking: log, candidates: l.gapCandidates}, low, min(high, c.position))
 	}

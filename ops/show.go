@@ -113,7 +113,7 @@ func allDeliveries(ctx context.Context, tx *sql.Tx, texts showTexts, e *EventDet
 		}
 		for _, d := range found {
 			if d.Status == "" {
-				if !c.wants(d.Seq, d.Topic) {
+				if !c.wants(&d) {
 					continue
 				}
 				c.pending(&d)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -45,8 +47,11 @@ type DestinationStatus struct {
 	OldestPendingAge Seconds `json:"oldest_pending_age_seconds"`
 	// RatePerSecond is about how much was published per second in the last ten; 0 also when there is no ledger.
 	RatePerSecond float64 `json:"rate_per_second"`
-	// LeaseOwner is the relay that works on it; "": nobody does.
+	// LeaseOwner is the relay that works on it; "": nobody does. Several relays, each on shards of its own, are divided by ", ".
 	LeaseOwner string `json:"lease_owner"`
+	// Shards has an entry for each, in their order, when there are several. What stands above is then of all: the lowest position,
+	// the highest crash count, paused or failing when one of them is.
+	Shards []ShardStatus `json:"shards,omitempty"`
 	// PausedReason and PausedBy are "" while it is not paused.
 	Paused       bool       `json:"paused"`
 	PausedReason string     `json:"paused_reason,omitempty"`
@@ -57,6 +62,54 @@ type DestinationStatus struct {
 	LastErrorCode string     `json:"last_error_code,omitempty"`
 	// CrashCount are the relays that died on it in a row without getting further.
 	CrashCount int `json:"crash_count"`
+}
+
+// ShardStatus is the state of one shard of a destination.
+type ShardStatus struct {
+	Shard      int    `json:"shard"`
+	Position   int64  `json:"position"`
+	Lag        int64  `json:"lag"`
+	LeaseOwner string `json:"lease_owner"`
+	Paused     bool   `json:"paused"`
+	CrashCount int    `json:"crash_count"`
+}
+
+// Unattended says that nobody works on one of the shards, or on the destination at all.
+func (d *DestinationStatus) Unattended() bool {
+	return d.LeaseOwner == "" || slices.ContainsFunc(d.Shards, func(s ShardStatus) bool { return s.LeaseOwner == "" })
+}
+
+// Owners are the relays that work on it.
+func (d *DestinationStatus) Owners() []string {
+	owners := []string{d.LeaseOwner}
+	for i, s := range d.Shards {
+		if i == 0 {
+			owners = nil
+		}
+		owners = append(owners, s.LeaseOwner)
+	}
+	slices.Sort(owners)
+	return slices.DeleteFunc(slices.Compact(owners), func(owner string) bool { return owner == "" })
+}
+
+// join takes in another shard of the same destination.
+func (d *DestinationStatus) join(s DestinationStatus) {
+	if len(d.Shards) == 0 {
+		d.Shards = []ShardStatus{d.shard(0)}
+	}
+	d.Shards = append(d.Shards, s.shard(len(d.Shards)))
+	d.Position, d.Lag, d.CrashCount = min(d.Position, s.Position), max(d.Lag, s.Lag), max(d.CrashCount, s.CrashCount)
+	d.LeaseOwner = strings.Join(d.Owners(), ", ")
+	if !d.Paused && s.Paused {
+		d.Paused, d.PausedAt, d.PausedReason, d.PausedBy = true, s.PausedAt, s.PausedReason, s.PausedBy
+	}
+	if s.FailingSince != nil && (d.FailingSince == nil || s.FailingSince.Before(*d.FailingSince)) {
+		d.FailingSince, d.LastErrorCode = s.FailingSince, s.LastErrorCode
+	}
+}
+
+func (d *DestinationStatus) shard(n int) ShardStatus {
+	return ShardStatus{Shard: n, Position: d.Position, Lag: d.Lag, LeaseOwner: d.LeaseOwner, Paused: d.Paused, CrashCount: d.CrashCount}
 }
 
 // Count is a number of events that was not counted beyond a limit.
@@ -140,6 +193,10 @@ func (o *Ops) cursors(ctx context.Context, tx *sql.Tx) (Status, error) {
 		}
 		d.Lag = max(0, status.LastSeq-d.Position)
 		status.At = time.UnixMicro(now).UTC()
+		if n := len(status.Destinations); n > 0 && status.Destinations[n-1].Destination == d.Destination {
+			status.Destinations[n-1].join(d)
+			continue
+		}
 		status.Destinations = append(status.Destinations, d)
 	}
 	return status, rows.Err()

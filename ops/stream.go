@@ -5,6 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"slices"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // What a page of a list looks at, at most. 10,000 candidates of which none fits take PostgreSQL about a tenth of a second.
@@ -26,6 +29,8 @@ type stream struct {
 	// candidates returns the next numbers within low to high, at most n, in the order of the list, and how far it has looked.
 	candidates func(ctx context.Context, s *stream, n int) (looked, error)
 	status     string // of an open stream
+	// wants chooses among what has no row, of several shards: what is under way to one of them is not to another. Unless nil.
+	wants func(relay.Status) bool
 	// low to high is what was not looked at yet.
 	low, high int64
 	chunk     int
@@ -116,7 +121,9 @@ func (l *lister) look(ctx context.Context, s *stream, n int) error {
 	}
 	l.budget -= seen.cost
 	if len(seen.seqs) > 0 {
-		s.limit = n
+		if s.limit = n; s.wants != nil {
+			s.limit = len(seen.seqs)
+		}
 		s.found, err = lookAtDeliveries(ctx, l.tx, l.texts.deliveries, s.destination, seen.seqs, s.looking)
 		if err != nil {
 			return err
@@ -126,6 +133,9 @@ func (l *lister) look(ctx context.Context, s *stream, n int) error {
 		if s.found[i].Status == "" {
 			s.pending(&s.found[i])
 		}
+	}
+	if s.wants != nil {
+		s.found = slices.DeleteFunc(s.found, func(d Delivery) bool { return !s.wants(d.Status) })
 	}
 	l.advance(s, seen)
 	return nil

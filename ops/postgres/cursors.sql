@@ -1,4 +1,4 @@
--- The cursors, with times in microseconds since the Unix epoch, and the database's clock.
+-- The cursors of all shards, with times in microseconds since the Unix epoch, and the database's clock.
 select c.destination, to_json(c.topics)::text, c.position, c.in_flight_to,
        case when s.is_called then s.last_value else 0 end as last_seq,
        coalesce(c.lease_owner, ''),
@@ -8,5 +8,4 @@ select c.destination, to_json(c.topics)::text, c.position, c.in_flight_to,
        (extract(epoch from clock_timestamp()) * 1000000)::bigint as now
   from $schema.outbox_cursor c
   cross join $schema.outbox_event_seq s
- where c.shard = 0
- order by c.destination
+ order by c.destination, c.shard

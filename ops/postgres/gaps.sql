@@ -2,9 +2,10 @@
 select e.topic_name, count(*), count(*) filter (where d.seq is null), max(e.seq),
        (extract(epoch from min(greatest(e.created_at, e.available_at)) filter (where d.seq is null)) * 1000000)::bigint
   from (select e.seq, e.topic_name, e.created_at, e.available_at
-          from (select unnest(gaps) as numbers
+          from (select unnest(range_agg(numbers)) as numbers
                   from $schema.outbox_cursor
-                 where destination = $1 and shard = 0
+                 cross join unnest(gaps) as numbers
+                 where destination = $1
                  limit 1000) gap
           cross join lateral (select seq, topic_name, created_at, available_at
                                 from $schema.outbox_event

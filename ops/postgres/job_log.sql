@@ -14,7 +14,7 @@ select e.seq, e.topic_name, coalesce(d.status, ''),
           from $schema.outbox_event
          where seq > $2 and seq <= $3
          order by seq limit $4) e
-  cross join (select position, gaps from $schema.outbox_cursor where destination = $1 and shard = 0) c
+  join $schema.outbox_cursor c on c.destination = $1 and c.shard = $schema.outbox_shard(e.partition_key, e.seq, c.shards)
   left join lateral (select status, last_error_code, endpoint
                        from $schema.outbox_delivery where destination = $1 and seq = e.seq limit 1) d on true
  order by e.seq

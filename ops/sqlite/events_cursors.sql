@@ -6,5 +6,5 @@ select c.destination, c.topics, c.position,
             then c.in_flight_to else 0 end as leased_to,
        coalesce(c.lease_owner, ''), c.updated_at, false, ?2 is null and false
   from $schema.outbox_cursor c
- where c.shard = 0 and (?1 = '' or c.destination = ?1)
- order by c.destination
+ where ?1 = '' or c.destination = ?1
+ order by c.destination, c.shard
