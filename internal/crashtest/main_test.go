@@ -37,6 +37,8 @@ type processArgs struct {
 	Nth   int
 	// Lease is how long the relay's lease lasts. A call of Deliver may take half of it. Default longLease.
 	Lease time.Duration
+	// Shards is how many the destination has. Default 1.
+	Shards int
 	// Poison is the id of an event that kills the relay which delivers it.
 	Poison string
 	// Key is of a producer's events, and Nth is the transaction in which it kills itself, counted from 0.
@@ -101,6 +103,7 @@ func runRelay(ctx context.Context, args processArgs) error {
 		Destinations: []relay.DestinationConfig{{
 			Name:        "inbox",
 			Destination: destination,
+			Shards:      args.Shards,
 			Timeout:     args.Lease / 2,
 			Concurrency: concurrency,
 			Retry:       relay.RetryPolicy{Base: 50 * time.Millisecond, Max: time.Second, MaxAttempts: 100},
