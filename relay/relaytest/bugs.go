@@ -68,6 +68,8 @@ func Bugs() []Bug {
 		{Name: "what a former owner had in flight is forgotten at a takeover", Store: store(func(s *buggyStore) {
 			s.recover = func(r *relay.Recovered) { r.Above = nil }
 		})},
+		{Name: "a takeover frees what other shards have in flight", Database: func(m *Memory) relay.Store { return &freesAll{m} }},
+		{Name: "a reshard begins at the fastest position", Database: func(m *Memory) relay.Store { return &fastest{m} }},
 		{Name: "lanes ignore the key", Store: store(func(s *buggyStore) {
 			s.event = func(e *relay.Event) { e.Key = "" }
 		})},
@@ -100,7 +102,7 @@ func Bugs() []Bug {
 type unfenced struct{ *Memory }
 
 func (u *unfenced) present(l relay.LeaseID) relay.LeaseID {
-	if c, ok := u.Cursor(l.Destination); ok && c.Owner != "" {
+	if c, ok := u.ShardCursor(l.Destination, l.Shard); ok && c.Owner != "" {
 		l.Owner, l.Epoch = c.Owner, c.Epoch
 	}
 	return l
@@ -139,6 +141,44 @@ func (d *dirtyReads) Read(_ context.Context, q relay.Query) (relay.Page, error) 
 		r.above(log)
 	}
 	return r.page, nil
+}
+
+// freesAll takes the rows of all shards for those of the one that is taken over.
+type freesAll struct{ *Memory }
+
+func (f *freesAll) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay.Recovered, error) {
+	found, err := f.Memory.Recover(ctx, l, limit)
+	if err != nil {
+		return found, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, row := range f.destinations[l.Destination].live {
+		if row.Status == relay.StatusPublishing {
+			row.takenOver(time.Now())
+		}
+	}
+	return found, nil
+}
+
+// fastest lets all shards begin where the fastest one stood.
+type fastest struct{ *Memory }
+
+func (f *fastest) Reshard(destination string, shards int) error {
+	furthest := int64(0)
+	for _, c := range f.Cursors(destination) {
+		furthest = max(furthest, c.Position)
+	}
+	if err := f.Memory.Reshard(destination, shards); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cursors := f.destinations[destination].cursors
+	for i := range cursors {
+		cursors[i].Position = furthest
+	}
+	return nil
 }
 
 // silent tells nobody of possible duplicates.

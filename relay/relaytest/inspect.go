@@ -46,18 +46,41 @@ type DeliveryRow struct {
 	ErrorMessage  string
 }
 
-// Cursor returns the cursor of a destination; ok is false when it has none.
+// Cursor returns the cursor of a destination, or of its first shard; ok is false when it has none.
 func (m *Memory) Cursor(destination string) (row CursorRow, ok bool) {
+	return m.ShardCursor(destination, relay.Shard{})
+}
+
+// ShardCursor returns the cursor of a shard; ok is false when there is none.
+func (m *Memory) ShardCursor(destination string, shard relay.Shard) (row CursorRow, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.destinations[destination]
+	if d == nil || shard.Number >= len(d.cursors) {
+		return CursorRow{}, false
+	}
+	return d.cursors[shard.Number].clone(), true
+}
+
+// Cursors returns the cursors of a destination by shard, none when it has none.
+func (m *Memory) Cursors(destination string) []CursorRow {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := m.destinations[destination]
 	if d == nil {
-		return CursorRow{}, false
+		return nil
 	}
-	row = d.cursor
-	row.Gaps = slices.Clone(row.Gaps)
-	row.Topics = slices.Clone(row.Topics)
-	return row, true
+	rows := make([]CursorRow, len(d.cursors))
+	for i := range rows {
+		rows[i] = d.cursors[i].clone()
+	}
+	return rows
+}
+
+func (c CursorRow) clone() CursorRow {
+	c.Gaps = slices.Clone(c.Gaps)
+	c.Topics = slices.Clone(c.Topics)
+	return c
 }
 
 // Deliveries returns the ledger of a destination by number.
@@ -97,6 +120,13 @@ func (m *Memory) Events() []*relay.Event {
 		events[i] = m.log[i].read(now)
 	}
 	return events
+}
+
+// Delete takes events out of the log, as somebody does who should not.
+func (m *Memory) Delete(seqs ...int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log = slices.DeleteFunc(m.log, func(l logged) bool { return slices.Contains(seqs, l.Seq) })
 }
 
 // Truncate empties the log and starts its numbers again, as TRUNCATE … RESTART IDENTITY does. Cursors stay.
@@ -160,7 +190,7 @@ func (m *Memory) operate(destination string, seq int64, change func(*DeliveryRow
 	return nil
 }
 
-// SetPause pauses a destination as an operator does; the zero Pause resumes it.
+// SetPause pauses all shards of a destination as an operator does; the zero Pause resumes them.
 func (m *Memory) SetPause(destination string, p relay.Pause) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,6 +198,8 @@ func (m *Memory) SetPause(destination string, p relay.Pause) error {
 	if d == nil {
 		return fmt.Errorf("%s has no cursor", destination)
 	}
-	d.cursor.Pause = p
+	for i := range d.cursors {
+		d.cursors[i].Pause = p
+	}
 	return nil
 }

@@ -37,10 +37,10 @@ type logged struct {
 	availableAt time.Time // zero: null
 }
 
-// destination is a row of outbox_cursor with its rows of outbox_delivery.
+// destination is the rows of outbox_cursor and of outbox_delivery that a destination has.
 type destination struct {
-	cursor CursorRow
-	rows   map[int64]*DeliveryRow
+	cursors []CursorRow // by shard
+	rows    map[int64]*DeliveryRow
 	// live are the rows that a claim may look at, by number: what is open, and what was discarded and is due.
 	live []*DeliveryRow
 }
@@ -113,7 +113,7 @@ func (r *reader) above(log []logged) {
 
 // take adds the event if it is wanted, and tells whether the page had room for it.
 func (r *reader) take(row *logged) bool {
-	if !r.q.Topics.Match(row.Topic) {
+	if !r.q.Topics.Match(row.Topic) || !r.q.Shard.Holds(row.Key, row.Seq) {
 		return true
 	}
 	if len(r.page.Events) > 0 && r.bytes+row.Size() > r.q.MaxBytes {
@@ -169,8 +169,10 @@ func (m *Memory) Listen(ctx context.Context) (<-chan struct{}, error) {
 // anyAsleep tells whether a relay waits to be notified.
 func (m *Memory) anyAsleep() bool {
 	for _, d := range m.destinations {
-		if d.cursor.Asleep {
-			return true
+		for i := range d.cursors {
+			if d.cursors[i].Asleep {
+				return true
+			}
 		}
 	}
 	return false

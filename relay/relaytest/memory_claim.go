@@ -17,13 +17,13 @@ func (m *Memory) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rel
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d, err := m.leased(l)
+	p, err := m.leased(l)
 	if err != nil {
 		return relay.Claimed{}, err
 	}
 	now := time.Now()
 	var claimed relay.Claimed
-	rows, blocked := d.eligible(c, now)
+	rows, blocked := p.eligible(c, now)
 	claimed.Blocked = blocked && c.Lane != nil
 	bytes := 0
 	for _, row := range rows {
@@ -42,11 +42,11 @@ func (m *Memory) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rel
 			open.Status = relay.StatusDiscarded
 		}
 		claimed.Deliveries = append(claimed.Deliveries, open)
-		d.put(row)
+		p.put(row)
 	}
 	claimed.More = claimed.More || len(claimed.Deliveries) == c.Limit
-	due, _ := d.eligible(relay.Claim{Due: true}, now)
-	claimed.NextDue = d.nextDue(now, func(row *DeliveryRow) bool { return slices.Contains(due, row) })
+	due, _ := p.eligible(relay.Claim{Due: true}, now)
+	claimed.NextDue = p.nextDue(now, func(row *DeliveryRow) bool { return slices.Contains(due, row) })
 	return claimed, nil
 }
 
@@ -54,10 +54,13 @@ func (m *Memory) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rel
 //
 // Within a lane no row is taken before one with a lower number: what a claim does not ask for, and what its
 // order would put later, blocks what follows in the lane.
-func (d *destination) eligible(c relay.Claim, now time.Time) (rows []*DeliveryRow, blocked bool) {
+func (p part) eligible(c relay.Claim, now time.Time) (rows []*DeliveryRow, blocked bool) {
 	closed := map[relay.LaneID]bool{}
 	latest := map[relay.LaneID]time.Time{}
-	for _, row := range d.live {
+	for _, row := range p.live {
+		if !p.owns(row) {
+			continue
+		}
 		asked := row.askedFor(c)
 		lane := row.lane()
 		overtakes := row.OpenLane && (closed[lane] || c.Due && row.NextAttemptAt.Before(latest[lane]))

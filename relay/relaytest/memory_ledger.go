@@ -17,7 +17,7 @@ func (m *Memory) Settle(ctx context.Context, l relay.LeaseID, s relay.Settlement
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d, err := m.leased(l)
+	p, err := m.leased(l)
 	if err != nil {
 		return relay.Settled{}, err
 	}
@@ -27,24 +27,24 @@ func (m *Memory) Settle(ctx context.Context, l relay.LeaseID, s relay.Settlement
 		}
 	}
 	now := time.Now()
-	if s.Number != 0 && s.Number <= d.cursor.SettleNumber {
-		if s.Number < d.cursor.SettleNumber {
-			return relay.Settled{}, fmt.Errorf("settle %s: number %d comes after %d", l.Destination, s.Number, d.cursor.SettleNumber)
+	if s.Number != 0 && s.Number <= p.cursor.SettleNumber {
+		if s.Number < p.cursor.SettleNumber {
+			return relay.Settled{}, fmt.Errorf("settle %s: number %d comes after %d", l.Destination, s.Number, p.cursor.SettleNumber)
 		}
-		d.cursor.ExpiresAt = now.Add(l.TTL)
+		p.cursor.ExpiresAt = now.Add(l.TTL)
 		return relay.Settled{}, nil
 	}
-	for _, p := range s.Published {
-		d.put(&DeliveryRow{
-			Seq: p.Seq, Status: relay.StatusPublished, Attempts: 1, Receipt: p.Receipt,
+	for _, r := range s.Published {
+		p.put(&DeliveryRow{
+			Seq: r.Seq, Status: relay.StatusPublished, Attempts: 1, Receipt: r.Receipt,
 			LastAttemptAt: now, PublishedAt: now,
 		})
 	}
 	for _, r := range s.Rows {
-		d.put(written(r, l.Owner, now, d.rows[r.Seq]))
+		p.put(written(r, l.Owner, now, p.rows[r.Seq]))
 	}
-	d.cursor.settle(s, now)
-	d.cursor.ExpiresAt = now.Add(l.TTL)
+	p.cursor.settle(s, now)
+	p.cursor.ExpiresAt = now.Add(l.TTL)
 	return relay.Settled{Bound: m.takeXID()}, nil
 }
 
@@ -102,24 +102,31 @@ func (c *CursorRow) settle(s relay.Settlement, now time.Time) {
 	}
 }
 
-// Recover implements relay.Ledger.
+// Recover implements relay.Ledger. As in PostgreSQL, the endpoints are those of all shards.
 func (m *Memory) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay.Recovered, error) {
 	if err := ctx.Err(); err != nil {
 		return relay.Recovered{}, fmt.Errorf("recover %s: %w", l.Destination, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d, err := m.leased(l)
+	p, err := m.leased(l)
 	if err != nil {
 		return relay.Recovered{}, err
 	}
-	if d.cursor.SettleNumber > 0 {
-		return relay.Recovered{}, fmt.Errorf("recover %s: it comes after settle %d", l.Destination, d.cursor.SettleNumber)
+	if p.cursor.SettleNumber > 0 {
+		return relay.Recovered{}, fmt.Errorf("recover %s: it comes after settle %d", l.Destination, p.cursor.SettleNumber)
 	}
 	var found relay.Recovered
 	now := time.Now()
 	lanes, endpoints := map[relay.LaneID]bool{}, map[string]bool{}
-	for _, row := range d.live {
+	for _, row := range p.live {
+		if row.parked() && !endpoints[row.Endpoint] {
+			endpoints[row.Endpoint] = true
+			found.Endpoints = append(found.Endpoints, row.Endpoint)
+		}
+		if !p.owns(row) {
+			continue
+		}
 		if row.Status == relay.StatusPublishing {
 			found.PublishingCount++
 			if len(found.Publishing) < limit {
@@ -135,18 +142,14 @@ func (m *Memory) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay
 				found.Lanes = append(found.Lanes, row.lane())
 			}
 		}
-		if row.parked() && !endpoints[row.Endpoint] {
-			endpoints[row.Endpoint] = true
-			found.Endpoints = append(found.Endpoints, row.Endpoint)
-		}
 	}
-	for seq := range d.rows {
-		if seq > d.cursor.Position {
+	for seq, row := range p.rows {
+		if seq > p.cursor.Position && p.owns(row) {
 			found.Above = append(found.Above, seq)
 		}
 	}
 	slices.Sort(found.Above)
-	found.NextDue = d.nextDue(now, func(*DeliveryRow) bool { return true })
+	found.NextDue = p.nextDue(now, func(*DeliveryRow) bool { return true })
 	return found, nil
 }
 
@@ -161,10 +164,10 @@ func (r *DeliveryRow) takenOver(now time.Time) {
 
 // nextDue is the time until the next row is due, negative when there is none. Of the rows that are due already only
 // those count that the function names.
-func (d *destination) nextDue(now time.Time, counts func(*DeliveryRow) bool) time.Duration {
+func (p part) nextDue(now time.Time, counts func(*DeliveryRow) bool) time.Duration {
 	next := time.Duration(-1)
-	for _, row := range d.live {
-		if row.NextAttemptAt.IsZero() {
+	for _, row := range p.live {
+		if row.NextAttemptAt.IsZero() || !p.owns(row) {
 			continue
 		}
 		in := max(row.NextAttemptAt.Sub(now), 0)

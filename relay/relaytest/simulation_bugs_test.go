@@ -27,6 +27,8 @@ func TestSimulationFindsBugs(t *testing.T) {
 		"a quarantined event does not hold its lane":                   {holds, order},
 		"parked events are forgotten at a takeover":                    {lost, order},
 		"what a former owner had in flight is forgotten at a takeover": {duplicates},
+		"a takeover frees what other shards have in flight":            {duplicates, order},
+		"a reshard begins at the fastest position":                     {lost, order},
 		"lanes ignore the key":                                         {order},
 		"claims come out of order":                                     {order},
 		"a renewal that failed is taken for one that did not":          {owners, duplicates},

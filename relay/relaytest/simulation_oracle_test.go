@@ -73,10 +73,7 @@ func (w *world) started(p *process, far *farSide, batch []relay.Delivery) (epoch
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	cursor, _ := w.store.Cursor(far.name)
-	if cursor.Owner != p.owner || !cursor.ExpiresAt.After(now) {
-		w.violateLocked("", "no two owners: %s started a delivery to %s while the lease was %s's", p.owner, far.name, cursor.Owner)
-	}
+	var shard relay.Shard
 	lanes := map[string]int{}
 	for i := range batch {
 		d := &batch[i]
@@ -84,6 +81,9 @@ func (w *world) started(p *process, far *farSide, batch []relay.Delivery) (epoch
 		if f == nil || !f.committed {
 			w.violateLocked(d.ID, "no false event: %s was delivered to %s but never committed", d.ID, far.name)
 			continue
+		}
+		if of := w.shardOf(far.name, f); epoch == 0 || of != shard {
+			shard, epoch = of, w.judgeOwner(p, far, of, epoch, now)
 		}
 		w.judgeStart(p, far, f, d, batch[:i], now)
 		lanes[f.key]++
@@ -95,6 +95,23 @@ func (w *world) started(p *process, far *farSide, batch []relay.Delivery) (epoch
 		} else {
 			w.reached["batch of many lanes"]++
 		}
+	}
+	return epoch
+}
+
+// judgeOwner judges whether the process may start deliveries of a shard, and returns the epoch of its lease. before is that of
+// deliveries of another shard in the same call.
+func (w *world) judgeOwner(p *process, far *farSide, shard relay.Shard, before int64, now time.Time) (epoch int64) {
+	cursor, _ := w.store.ShardCursor(far.name, shard)
+	if cursor.Owner != p.owner || !cursor.ExpiresAt.After(now) {
+		w.violateLocked("", "no two owners: %s started a delivery to %s, shard %s, while the lease was %s's",
+			p.owner, far.name, shard, cursor.Owner)
+	}
+	if before != 0 {
+		w.violateLocked("", "each event in one shard: a call to %s holds some of several", far.name)
+	}
+	if !shard.Whole() {
+		w.reached["sharded"]++
 	}
 	return cursor.Epoch
 }
@@ -159,7 +176,7 @@ func (w *world) trying(p *process, far *farSide, d *relay.Delivery, epoch int64)
 	t := w.track(f, far.name)
 	t.tries++
 	w.tries++
-	if cursor, _ := w.store.Cursor(far.name); cursor.Owner != p.owner {
+	if cursor, _ := w.store.ShardCursor(far.name, w.shardOf(far.name, f)); cursor.Owner != p.owner {
 		w.reached["zombie arrives"]++
 	}
 	if lane := (laneTime{far.name, epoch, f.key}); f.key != "" && !t.again && epoch != 0 {
@@ -247,8 +264,10 @@ func (w *world) stoppedCleanly(p *process) {
 		return
 	}
 	for _, e := range w.plan.ends {
-		if c, _ := w.store.Cursor(e.name); c.Owner == p.owner {
-			w.violate("", "a clean stop frees the lease: %s still has that of %s: %+v", p.owner, e.name, c)
+		for shard, c := range w.store.Cursors(e.name) {
+			if c.Owner == p.owner {
+				w.violate("", "a clean stop frees the lease: %s still has that of %s, shard %d: %+v", p.owner, e.name, shard, c)
+			}
 		}
 	}
 }
@@ -256,7 +275,7 @@ func (w *world) stoppedCleanly(p *process) {
 // wanted calls f for each committed event that a destination wants.
 func (w *world) wanted(f func(e endPlan, fact *fact, row relaytest.DeliveryRow, found bool, cursor relaytest.CursorRow)) {
 	for _, e := range w.plan.ends {
-		cursor, _ := w.store.Cursor(e.name)
+		cursors := w.store.Cursors(e.name)
 		rows := map[int64]relaytest.DeliveryRow{}
 		for _, row := range w.store.Deliveries(e.name) {
 			rows[row.Seq] = row
@@ -264,6 +283,10 @@ func (w *world) wanted(f func(e endPlan, fact *fact, row relaytest.DeliveryRow, 
 		for _, fact := range w.facts {
 			if fact.committed && e.topics.Match(fact.topic) {
 				row, found := rows[fact.seq]
+				var cursor relaytest.CursorRow
+				if n := len(cursors); n > 0 {
+					cursor = cursors[relay.ShardOf(fact.key, fact.seq, n)]
+				}
 				f(e, fact, row, found, cursor)
 			}
 		}

@@ -31,8 +31,9 @@ type process struct {
 func (w *world) supervise(slot int, stop chan struct{}) {
 	chance := chanceOf(w.seed, fmt.Sprint("slot ", slot))
 	for n := 0; ; n++ {
+		h := w.admitted()
 		p := w.start(fmt.Sprintf("relay-%d-%d", slot, n), chance)
-		if w.live(p, chance, stop) {
+		if w.live(p, chance, h, stop) {
 			return
 		}
 		time.Sleep(time.Duration(chance.IntN(500)) * time.Millisecond)
@@ -40,7 +41,7 @@ func (w *world) supervise(slot int, stop chan struct{}) {
 }
 
 // live waits for the end of a process and tells whether it was the last one of its slot.
-func (w *world) live(p *process, chance *rand.Rand, stop chan struct{}) (last bool) {
+func (w *world) live(p *process, chance *rand.Rand, h *halt, stop chan struct{}) (last bool) {
 	lifetime := time.After(time.Duration(500+chance.IntN(8000)) * time.Millisecond)
 	how := chance.IntN(6)
 	for {
@@ -50,6 +51,9 @@ func (w *world) live(p *process, chance *rand.Rand, stop chan struct{}) (last bo
 			return true
 		case <-p.died:
 			<-p.exited
+			return false
+		case <-h.begun:
+			p.endFor(chance)
 			return false
 		case <-lifetime:
 		}
@@ -86,6 +90,7 @@ func (w *world) start(owner string, chance *rand.Rand) *process {
 	}
 	for _, e := range w.plan.ends {
 		d := e.config
+		d.Shards = w.shardsOf(e.name)
 		d.Destination = p.destination(w.ends[e.name])
 		if e.contracts {
 			d.Contract = w.contract

@@ -35,10 +35,13 @@ func (w *world) tapped(s relay.Store) relay.Store {
 }
 
 func (s *tapped) Acquire(ctx context.Context, r relay.AcquireRequest) (relay.Lease, bool, error) {
-	before, _ := s.w.store.Cursor(r.Destination)
+	before, _ := s.w.store.ShardCursor(r.Destination, r.Shard)
 	lease, ok, err := s.Store.Acquire(ctx, r)
 	if ok && lease.Unclean {
 		s.w.takenOver(r.Destination, before.Owner, lease)
+	}
+	if ok {
+		s.w.lookWhoShares(r)
 	}
 	return lease, ok, err
 }
@@ -66,8 +69,8 @@ func (s *tapped) Recover(ctx context.Context, l relay.LeaseID, limit int) (relay
 		s.w.reached["lanes cut"]++
 	}
 	for _, row := range before {
-		if row.Status == relay.StatusPublishing && err == nil {
-			s.w.trackOf(l.Destination, row.Seq).lost++
+		if f := s.w.numbers[row.Seq]; row.Status == relay.StatusPublishing && err == nil && l.Shard.Holds(f.key, f.seq) {
+			s.w.track(f, l.Destination).lost++
 		}
 	}
 	return found, err
@@ -86,13 +89,20 @@ func (w *world) takenOver(destination, from string, lease relay.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reached["taken over"]++
-	w.noteLocked("", "%s takes %s over from %s: position %d gaps %v in flight to %d, crash count %d", lease.Owner, destination, from,
-		lease.Position, lease.Gaps, lease.InFlightTo, lease.CrashCount)
-	key := destination + " " + from
-	for seq := range w.held[key] {
-		w.trackOf(destination, seq).lost++
+	w.noteLocked("", "%s takes %s, shard %s, over from %s: position %d gaps %v in flight to %d, crash count %d", lease.Owner,
+		destination, lease.Shard, from, lease.Position, lease.Gaps, lease.InFlightTo, lease.CrashCount)
+	w.lose(destination, from, lease.Shard)
+}
+
+// lose notes that the owner of a shard ended without a word, whatever it had in its hands.
+func (w *world) lose(destination, owner string, shard relay.Shard) {
+	held := w.held[destination+" "+owner]
+	for seq := range held {
+		if f := w.numbers[seq]; shard.Holds(f.key, seq) {
+			w.track(f, destination).lost++
+			delete(held, seq)
+		}
 	}
-	delete(w.held, key)
 }
 
 func (w *world) settledBy(l relay.LeaseID, s relay.Settlement, err error) {

@@ -35,6 +35,7 @@ var sometimes = []string{
 	"rejected", "uncertain", "duplicate", "released delivery", "exhausted", "crashed relay", "breach of contract", "no ledger",
 	"postponed", "batch of one lane", "batch of many lanes", "held by a quarantine", "lanes cut", "woken",
 	"discarded", "discarded in a held lane", "retried by an operator", "paused",
+	"sharded", "shared by several relays", "resharded", "resharded after a crash", "resharded with shards apart", "reshard refused",
 }
 
 // TestSimulation makes thousands of hostile runs. The promises of the design must hold in each, and all the interesting

@@ -21,6 +21,7 @@ type world struct {
 	plan  plan
 	store *relaytest.Memory
 	tap   relay.Store // the store as the relays' calls arrive at it
+	ops   resharder   // the store as an operator's do
 	ends  map[string]*farSide
 	calm  chan struct{} // closed when nothing more goes wrong
 	began time.Time
@@ -38,6 +39,8 @@ type world struct {
 	duplicates map[string]int
 	held       map[string]map[int64]bool // numbers in the hands of a destination's owner
 	latest     map[laneTime]int64        // the number that was tried last
+	shards     map[string]int            // how many each destination has
+	halt       *halt                     // the present one, or the next
 }
 
 // plan is what a seed decides about a run.
@@ -59,6 +62,7 @@ type endPlan struct {
 	endpoints int // 0: it is no router
 	topics    relay.Topics
 	contracts bool
+	reshards  bool // the operator changes the number of its shards
 	config    relay.DestinationConfig
 }
 
@@ -75,6 +79,7 @@ func newPlan(seed uint64) plan {
 	}
 	for i := range 1 + chance.IntN(2) {
 		p.ends = append(p.ends, newEndPlan(chance, fmt.Sprint("dest-", i), p.lease))
+		p.ends[i].divide(chanceOf(seed, fmt.Sprint("shards ", i)))
 	}
 	return p
 }
@@ -147,15 +152,16 @@ func newWorld(seed uint64, bug relaytest.Bug) *world {
 		began: time.Now(), facts: map[string]*fact{}, numbers: map[int64]*fact{}, lanes: map[string][]*fact{},
 		reached: map[string]int{},
 		keys:    map[string]chan struct{}{}, noticed: map[string]int{}, duplicates: map[string]int{}, held: map[string]map[int64]bool{},
-		latest: map[laneTime]int64{},
+		latest: map[laneTime]int64{}, shards: map[string]int{}, halt: newHalt(),
 	}
 	var database relay.Store = w.store
 	if bug.Database != nil {
 		database = bug.Database(w.store)
 	}
-	w.tap = w.tapped(database)
+	w.tap, w.ops = w.tapped(database), database.(resharder)
 	for _, e := range w.plan.ends {
 		w.ends[e.name] = newFarSide(w, e)
+		w.shards[e.name] = e.config.Shards
 	}
 	return w
 }
@@ -341,7 +347,7 @@ func (w *world) committing(facts []*fact) {
 	}
 }
 
-// operate discards, retries, pauses and resumes. When the world is calm it clears what only an operator can clear.
+// operate discards, retries, pauses, resumes and reshards. When the world is calm it clears what only an operator can clear.
 func (w *world) operate(stop chan struct{}) {
 	chance := chanceOf(w.seed, "operator")
 	for {
@@ -351,11 +357,14 @@ func (w *world) operate(stop chan struct{}) {
 		case <-time.After(time.Duration(200+chance.IntN(1500)) * time.Millisecond):
 		}
 		for _, e := range w.plan.ends {
-			if w.isCalm() {
+			switch {
+			case w.isCalm():
 				w.clear(e, chance)
-			} else if w.plan.operator {
+			case e.reshards && chance.IntN(6) == 0:
+				w.reshard(e.name, chance, stop)
+			case w.plan.operator:
 				w.meddle(e, chance)
-			} else if c, ok := w.store.Cursor(e.name); ok && c.Pause.Reason != "" && chance.IntN(3) == 0 {
+			case w.isPaused(e.name) && chance.IntN(3) == 0:
 				w.pause(e.name, relay.Pause{})
 			}
 		}
@@ -364,7 +373,7 @@ func (w *world) operate(stop chan struct{}) {
 
 // clear resumes, and decides about what holds a lane.
 func (w *world) clear(e endPlan, chance *rand.Rand) {
-	if c, ok := w.store.Cursor(e.name); ok && c.Pause.Reason != "" {
+	if w.isPaused(e.name) {
 		w.pause(e.name, relay.Pause{})
 	}
 	for _, row := range w.store.Deliveries(e.name) {
@@ -382,11 +391,8 @@ func (w *world) clear(e endPlan, chance *rand.Rand) {
 
 // meddle does something to a delivery that is not published, or to the whole destination.
 func (w *world) meddle(e endPlan, chance *rand.Rand) {
-	c, ok := w.store.Cursor(e.name)
 	switch {
-	case !ok:
-		return
-	case c.Pause.Reason != "":
+	case w.isPaused(e.name):
 		w.pause(e.name, relay.Pause{})
 		return
 	case chance.IntN(8) == 0:
@@ -406,6 +412,11 @@ func (w *world) meddle(e endPlan, chance *rand.Rand) {
 	case chance.IntN(4) == 0 || row.Status == relay.StatusQuarantined:
 		w.discard(e.name, row)
 	}
+}
+
+// isPaused tells whether the destination is, or one of its shards.
+func (w *world) isPaused(name string) bool {
+	return slices.ContainsFunc(w.store.Cursors(name), func(c relaytest.CursorRow) bool { return c.Pause.Reason != "" })
 }
 
 func (w *world) pause(name string, p relay.Pause) {

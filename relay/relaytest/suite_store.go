@@ -17,8 +17,17 @@ type Backend interface {
 	// Cursor and Deliveries return what the tables hold of a destination, the ledger by number.
 	Cursor(t testing.TB, destination string) (row CursorRow, ok bool)
 	Deliveries(t testing.TB, destination string) []DeliveryRow
-	// SetPause pauses a destination as an operator does; the zero Pause resumes it.
+	// SetPause pauses a destination, all its shards, as an operator does; the zero Pause resumes it.
 	SetPause(t testing.TB, destination string, p relay.Pause)
+}
+
+// ShardedBackend is a Backend whose destinations may have several shards. Needed with StoreFeatures.Shards.
+type ShardedBackend interface {
+	Backend
+	// Cursors returns the cursors of a destination by shard, none when it has none.
+	Cursors(t testing.TB, destination string) []CursorRow
+	// DeleteEvents takes events out of the log, as somebody does who should not.
+	DeleteEvents(t testing.TB, seqs ...int64)
 }
 
 // Producer is a transaction that inserts events. It must end with Commit or Rollback.
@@ -53,6 +62,8 @@ type StoreFeatures struct {
 	TwoPhase bool
 	// Wake: the store is a relay.Waker.
 	Wake bool
+	// Shards: a destination may have several.
+	Shards bool
 }
 
 // TestStore runs the conformance suite: what package relay says of a Store, sentence by sentence. open is called once
@@ -68,6 +79,7 @@ func TestStore(t *testing.T, f StoreFeatures, open func(t *testing.T) Backend) {
 		{"Settle", settleTests()},
 		{"Recover", recoverTests()},
 		{"Claim", claimTests()},
+		{"Shards", shardTests()},
 		{"Wake", wakeTests()},
 		{"Together", togetherTests()},
 	}

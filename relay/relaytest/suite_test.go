@@ -9,7 +9,7 @@ import (
 
 // The store in memory keeps to what package relay says of stores.
 func TestMemory(t *testing.T) {
-	features := relaytest.StoreFeatures{Gaps: true, TwoPhase: true, Wake: true}
+	features := relaytest.StoreFeatures{Gaps: true, TwoPhase: true, Wake: true, Shards: true}
 	relaytest.TestStore(t, features, func(*testing.T) relaytest.Backend { return memory{&relaytest.Memory{}} })
 }
 
@@ -23,6 +23,12 @@ func (b memory) Begin(testing.TB) relaytest.Producer { return &producer{tx: b.m.
 func (b memory) Cursor(_ testing.TB, destination string) (relaytest.CursorRow, bool) {
 	return b.m.Cursor(destination)
 }
+
+func (b memory) Cursors(_ testing.TB, destination string) []relaytest.CursorRow {
+	return b.m.Cursors(destination)
+}
+
+func (b memory) DeleteEvents(_ testing.TB, seqs ...int64) { b.m.Delete(seqs...) }
 
 func (b memory) Deliveries(_ testing.TB, destination string) []relaytest.DeliveryRow {
 	return b.m.Deliveries(destination)
