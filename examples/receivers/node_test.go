@@ -264,6 +264,12 @@ func testAnswers(t *testing.T, url string, standard bool, pool *pgxpool.Pool) {
 	want(newDraft(standard, "e", `{"id":"e","then":"retry"}`), 503, "")
 	want(newDraft(standard, "e", `{"id":"e","then":"fail"}`), 500, "")
 
+	var times int
+	must(t, pool.QueryRow(t.Context(), `select times from "the ""inbox""".outbox_inbox_duplicate where event_id = 'raw'`).Scan(&times))
+	if times != 2 {
+		t.Errorf("%d duplicates are counted, want 2", times)
+	}
+
 	// A twin in flight.
 	exec := func(query string) {
 		t.Helper()

@@ -134,7 +134,7 @@ destinations:
 	for _, want := range []string{
 		"configuration         ok      ",
 		"database              NOT OK  postgres://postgres@127.0.0.1",
-		"lacks 0001_outbox, 0002_status_view, 0003_consumer, 0004_operations: run `pillarbox migrate`",
+		"lacks 0001_outbox, 0002_status_view, 0003_consumer, 0004_operations, 0005_shards, 0006_inbox_duplicates: run `pillarbox migrate`",
 		"destination away      NOT OK  http, http://127.0.0.1",
 		"connection refused",
 		"destination unsigned  NOT OK",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 	"github.com/pillarbox-dev/pillarbox/outbox"
+	"github.com/pillarbox-dev/pillarbox/outbox/inbox"
 )
 
 // BenchmarkEnqueue compares Enqueue with an INSERT written by hand, each in a transaction with one business row. The target is
@@ -54,4 +55,50 @@ func BenchmarkEnqueue(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkInbox is what the inbox costs a consumer, for one event in a transaction and for a batch: the first time, and again.
+func BenchmarkInbox(b *testing.B) {
+	for _, on := range []struct {
+		name    string
+		backend func() backend
+	}{
+		{"PostgreSQL", func() backend { return onPostgres(b, pgtest.Database(b)) }},
+		{"SQLite", func() backend { return onSQLite(b) }},
+	} {
+		for _, size := range []int{1, 100} {
+			for _, what := range []string{"first", "again"} {
+				b.Run(fmt.Sprintf("%s/%d/%s", on.name, size, what), func(b *testing.B) {
+					benchmarkInbox(b, on.backend(), size, what == "again")
+				})
+			}
+		}
+	}
+}
+
+func benchmarkInbox(b *testing.B, on backend, size int, again bool) {
+	in, n := newInbox(b, on, 0), 0
+	batch := make([]inbox.Event, size)
+	fill := func() {
+		for i := range batch {
+			n++
+			batch[i] = inbox.Event{ID: fmt.Sprintf("01935f7e-0000-7000-8000-%012x", n), Body: []byte(`{"caseId":"CASE-1"}`)}
+		}
+	}
+	handle := func() {
+		tx, err := on.db.BeginTx(b.Context(), nil)
+		must(b, err)
+		_, err = in.FirstOf(b.Context(), tx, "c", batch...)
+		must(b, err)
+		must(b, tx.Commit())
+	}
+	fill()
+	handle()
+	for b.Loop() {
+		if !again {
+			fill()
+		}
+		handle()
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*size), "µs/event")
 }

@@ -224,6 +224,141 @@ func TestInboxDeadlock(t *testing.T) {
 	})
 }
 
+// wantCounts compares what was counted, like "consumer id times".
+func wantCounts(t testing.TB, b backend, want ...string) {
+	t.Helper()
+	got := list(t, b.db, "select consumer || ' ' || event_id || ' ' || times from "+b.table("outbox_inbox_duplicate")+" order by 1")
+	if !slices.Equal(got, want) {
+		t.Errorf("counted %q, want %q", got, want)
+	}
+}
+
+// TestInboxCountsDuplicates: once for each time that an event comes again with the same body and the transaction is committed.
+func TestInboxCountsDuplicates(t *testing.T) {
+	everywhere(t, func(t *testing.T, b backend) {
+		in := newInbox(t, b, 0)
+		deliver := func(end string, events ...inbox.Event) {
+			t.Helper()
+			tx := b.begin()
+			_, err := in.FirstOf(t.Context(), tx.Tx, "c", events...)
+			if err != nil && !errors.Is(err, inbox.ErrDifferentBody) {
+				t.Fatal(err)
+			}
+			if end == "commit" {
+				must(t, tx.Commit())
+			} else {
+				must(t, tx.Rollback())
+			}
+		}
+		event := func(id, body string) inbox.Event { return inbox.Event{ID: id, Body: []byte(body)} }
+		a, other := event("a", "1"), event("a", "2")
+
+		deliver("commit", a)
+		wantCounts(t, b)
+		deliver("commit", a)
+		wantCounts(t, b, "c a 1")
+		deliver("rollback", a)
+		deliver("commit", other)
+		wantCounts(t, b, "c a 1")
+		deliver("commit", a, event("b", "1"), event("b", "1"), a, event("b", "2"), event("d", "1"))
+		wantCounts(t, b, "c a 3", "c b 1")
+		deliver("commit", event("d", "2"), other, other, a, event("b", "1"))
+		wantCounts(t, b, "c a 3", "c b 2")
+
+		tx := b.begin()
+		wantFirst(t, in, tx, "another", "a", "1", true)
+		wantFirst(t, in, tx, "another", "a", "1", false)
+		must(t, tx.exec("savepoint undone"))
+		wantFirst(t, in, tx, "another", "a", "1", false)
+		must(t, tx.exec("rollback to savepoint undone"))
+		must(t, tx.Commit())
+		wantCounts(t, b, "another a 1", "c a 3", "c b 2")
+	})
+}
+
+// TestInboxDuplicateTwin: the second of two open transactions with the same duplicate waits for the first, for a bounded time.
+// The transaction that is told is as good as before, and nothing of the batch was recorded or counted.
+func TestInboxDuplicateTwin(t *testing.T) {
+	everywhere(t, func(t *testing.T, b backend) {
+		if d, _ := b.where(); d == outbox.SQLite {
+			return // there is one writer: TestInboxTwin has it
+		}
+		in, patient := newInbox(t, b, 100*time.Millisecond), newInbox(t, b, 20*time.Second)
+		tx := b.begin()
+		wantFirst(t, in, tx, "c", "e", "", true)
+		must(t, tx.Commit())
+		for _, end := range []string{"rollback", "commit"} {
+			holder, second := b.begin(), b.begin()
+			wantFirst(t, in, holder, "c", "e", "", false)
+			must(t, second.exec("set local lock_timeout = '7s'"))
+			_, err := in.FirstOf(t.Context(), second.Tx, "c", inbox.Event{ID: "e"}, inbox.Event{ID: end})
+			if !errors.Is(err, inbox.ErrInFlight) {
+				t.Errorf("while the twin is open: got %v, want ErrInFlight", err)
+			}
+			wantFirst(t, in, second, "c", end, "", true)
+			must(t, second.exec("do $$ begin if current_setting('lock_timeout') <> '7s' then "+
+				"raise 'lock_timeout is %', current_setting('lock_timeout'); end if; end $$"))
+			done := make(chan error, 1)
+			go func() {
+				first, err := patient.First(context.Background(), second.Tx, "c", "e", nil)
+				if err == nil && first {
+					err = errors.New("it is the first time")
+				}
+				done <- err
+			}()
+			waitForLock(t, b)
+			if end == "rollback" {
+				must(t, holder.Rollback())
+			} else {
+				must(t, holder.Commit())
+			}
+			must(t, <-done)
+			must(t, second.Commit())
+		}
+		wantCounts(t, b, "c e 3")
+	})
+}
+
+// TestInboxCountsAtOnce: batches of the same events, known and new, in any order, from several sides. Nobody meets a deadlock,
+// and every duplicate of a batch that was committed is counted.
+func TestInboxCountsAtOnce(t *testing.T) {
+	const workers, batches, size = 4, 25, 20
+	everywhere(t, func(t *testing.T, b backend) {
+		in := newInbox(t, b, 20*time.Second)
+		deliver := func(rng *rand.Rand, oldest int) error {
+			tx := b.begin()
+			defer func() { _ = tx.Rollback() }()
+			var events []inbox.Event
+			for _, n := range rng.Perm(size) {
+				events = append(events, inbox.Event{ID: fmt.Sprintf("e%d", oldest+n)})
+			}
+			if _, err := in.FirstOf(context.Background(), tx.Tx, "c", events...); err != nil {
+				return err
+			}
+			return tx.Commit()
+		}
+		var wg sync.WaitGroup
+		for worker := range uint64(workers) {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(2, worker))
+				for n := range batches {
+					if err := deliver(rng, n*size/4); err != nil { // three quarters of a batch are in the one before
+						t.Errorf("worker %d: %v", worker, err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var handled, counted int
+		query(t, b.db, &handled, "select count(*) from "+b.table("outbox_inbox"))
+		query(t, b.db, &counted, "select sum(times) from "+b.table("outbox_inbox_duplicate"))
+		if handled+counted != workers*batches*size {
+			t.Errorf("%d are handled and %d counted, want %d together", handled, counted, workers*batches*size)
+		}
+	})
+}
+
 // waitForLock returns when somebody waits for another transaction.
 func waitForLock(t testing.TB, b backend) {
 	t.Helper()
@@ -394,6 +529,18 @@ func TestInboxPrune(t *testing.T) {
 		if got := list(t, b.db, "select event_id from "+b.table("outbox_inbox")+" order by 1"); !slices.Equal(got, []string{"5", "6"}) {
 			t.Errorf("the inbox holds %v, want what is younger", got)
 		}
+		run(t, b.db, "insert into "+b.table("outbox_inbox_duplicate")+" (consumer, event_id, times) values "+
+			"('c', 'a', 1), ('c', 'b', 2), ('c', 'd', 3), ('c', 'young', 4)")
+		run(t, b.db, "update "+b.table("outbox_inbox_duplicate")+" set last_at = "+strings.Replace(earlier, "handled_at", "last_at", 1)+
+			" where event_id < 'e'")
+		for _, want := range []int{2, 1, 0} {
+			tx := b.begin()
+			if got, err := in.Prune(t.Context(), tx.Tx, time.Hour, 2); err != nil || got != want {
+				t.Errorf("Prune of counts = %d, %v; want %d", got, err, want)
+			}
+			must(t, tx.Commit())
+		}
+		wantCounts(t, b, "c young 4")
 		tx = b.begin()
 		wantFirst(t, in, tx, "c", "0", "another body", true) // beyond the window
 		if _, err := in.Prune(t.Context(), tx.Tx, 0, 0); err == nil {

@@ -45,7 +45,9 @@ func TestRoles(t *testing.T) {
 		app: {
 			"insert into outbox_event (topic_name, event_type) values ('t', 'T')",
 			"insert into outbox_event (topic_name, event_type, payload) values ('t', 'T', '{}') on conflict do nothing returning event_id",
-			"select * from outbox_inbox_first('c', '[[\"e\",\"00\"]]', 1000)", "delete from outbox_inbox",
+			"select * from outbox_inbox_first('c', '[[\"e\",\"00\"]]', 1000)",
+			"select * from outbox_inbox_first('c', '[[\"e\",\"00\"]]', 1000)",
+			"delete from outbox_inbox", "delete from outbox_inbox_duplicate",
 			"select outbox_inbox_guard('c', 'a', '1', 1, false, 1000)", "delete from outbox_inbox_version",
 			"select * from outbox_idempotency_claim('o', 'k', '00', 1000, 1000)", "update outbox_idempotency set status = 200",
 			"delete from outbox_idempotency",
@@ -60,7 +62,8 @@ func TestRoles(t *testing.T) {
 		},
 		operator: {
 			"select * from outbox_status", "select * from outbox_event", "select * from outbox_cursor",
-			"select last_value from outbox_event_seq", "select * from outbox_inbox", "select * from outbox_inbox_version",
+			"select last_value from outbox_event_seq", "select * from outbox_inbox", "select * from outbox_inbox_duplicate",
+			"select * from outbox_inbox_version",
 			"update outbox_event set payload = '{}', payload_bytes = null, headers = '{}' where seq = 1",
 			"insert into outbox_operator_action (operator, action) values ('me', 'repair')", "select * from outbox_operator_action",
 			"insert into outbox_delivery (destination, seq, status) values ('o', 1, 'PENDING')",
@@ -116,6 +119,34 @@ func TestRoles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRolesCountAfterMigration: a service that runs while its database is migrated has the rights that it was given before there
+// was a table for the duplicates, and goes on.
+func TestRolesCountAfterMigration(t *testing.T) {
+	url := pgtest.Database(t)
+	b := onPostgres(t, url)
+	table, app, reader := b.table("outbox_inbox_duplicate"), newRole(t, b.db, "app"), newRole(t, b.db, "reader")
+	for _, statement := range []string{
+		"drop table " + table, "delete from " + b.table("outbox_migration") + " where version = 6",
+		"grant usage on schema " + schema.Quote(oddSchema) + " to public", "grant select on " + b.table("outbox_inbox") + " to public",
+		"grant select, insert, update, delete on " + b.table("outbox_inbox") + " to " + schema.Quote(app),
+	} {
+		run(t, b.db, statement)
+	}
+	migrate(t, b.db, schema.Postgres, oddSchema)
+	in, db := newInbox(t, b, 0), openPostgres(t, as(url, app))
+	for _, first := range []bool{true, false} {
+		tx := beginSQL(t, db)
+		wantFirst(t, in, tx, "c", "e", "{}", first)
+		must(t, tx.Commit())
+	}
+	wantCounts(t, b, "c e 1")
+	db = openPostgres(t, as(url, reader))
+	run(t, db, "select * from "+table)
+	if _, err := db.ExecContext(t.Context(), "delete from "+table); err == nil {
+		t.Error("who may only read the inbox has deleted counts")
 	}
 }
 

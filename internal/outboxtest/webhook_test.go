@@ -130,6 +130,7 @@ func TestWebhookTransaction(t *testing.T) {
 		r.want(t, "a", "{}", 200, isNew)
 		r.want(t, "a", "{}", 200, isOld)
 		r.want(t, "a", "{ }", 422, `{"error":"this Idempotency-Key was seen with another body"}`)
+		wantCounts(t, r.backend, "c a 1")
 		for _, step := range []struct {
 			err    error
 			status int

@@ -8,11 +8,13 @@
 // were the first.
 //
 //	first, err := box.First(ctx, tx, "billing", eventID, body)
-//	if err != nil || !first {
-//		return err // a duplicate: done, nothing to do
+//	if err != nil {
+//		return err
 //	}
-//	... // handle the event, in tx
-//	err = tx.Commit()
+//	if first {
+//		... // handle the event, in tx
+//	}
+//	err = tx.Commit() // a duplicate too: it is counted
 //
 // The consumer's name keeps several consumers apart that share a database. The tables come from outbox/schema
 // (`pillarbox migrate`).
@@ -31,6 +33,12 @@
 // The SHA-256 of the body is kept. The same id with another body is an error of the sender, and is told as ErrDifferentBody: it
 // is neither a duplicate nor new. Some envelopes say when they were sent (publishedAt), so that each attempt has another body:
 // pass what stays the same, the payload for example, or nil to compare nothing but the id.
+//
+// # Duplicates
+//
+// How often an event came again, with the same body, is counted in outbox_inbox_duplicate, for the dashboard. The count is part
+// of the transaction: what is rolled back is not counted, and the same duplicate in two transactions at once is like a twin: the
+// second waits for the end of the first, or gets ErrInFlight.
 //
 // # How long
 //

@@ -67,7 +67,7 @@ type Event struct {
 }
 
 // First records that consumer handles an event, and tells whether it is the first time. Call it in the handler's transaction,
-// before the change, and commit both together, or roll both back.
+// before the change, and commit both together, or roll both back. Commit also when it is a duplicate, or it is not counted.
 //
 // It returns ErrInFlight while a twin is being handled, ErrDifferentBody when the id was handled with another body, and any
 // other error from the database; PostgreSQL has then aborted the transaction.
@@ -125,19 +125,19 @@ const (
 	isInFlight  = "IN_FLIGHT"
 )
 
-// fingerprints returns the different ids with their hashes, as the database takes them, the hashes by id, and which events have
-// an id of the batch with another body.
+// fingerprints returns the ids with their hashes, as the database takes them, the hashes by id, and which events have an id of
+// the batch with another body; those are left out.
 func fingerprints(events []Event) (given [][2]string, hashes map[string]string, different map[int]bool) {
 	hashes, different = make(map[string]string, len(events)), map[int]bool{}
 	for k, e := range events {
 		sum := sha256.Sum256(e.Body)
 		text := hex.EncodeToString(sum[:])
 		before, seen := hashes[e.ID]
-		if !seen {
-			hashes[e.ID] = text
-			given = append(given, [2]string{e.ID, text})
+		if different[k] = seen && before != text; different[k] {
+			continue
 		}
-		different[k] = seen && before != text
+		hashes[e.ID] = text
+		given = append(given, [2]string{e.ID, text})
 	}
 	return given, hashes, different
 }
@@ -171,7 +171,7 @@ func differentError(events []Event, hashes map[string]string) error {
 	return &DifferentError{ids}
 }
 
-// record runs the statement of the dialect.
+// record runs the statements of the dialect.
 func (i *Inbox) record(ctx context.Context, t txn.Tx, consumer string, given [][2]string) (map[string]string, error) {
 	text, err := json.Marshal(given)
 	if err != nil {
@@ -195,11 +195,33 @@ func (i *Inbox) record(ctx context.Context, t txn.Tx, consumer string, given [][
 		for id := range fresh {
 			verdicts[id] = isFirst
 		}
+		if err == nil {
+			err = countSQLite(ctx, t, consumer, given, verdicts)
+		}
 	}
 	if verdicts[""] == isInFlight {
 		return nil, ErrInFlight
 	}
 	return verdicts, err
+}
+
+// countSQLite counts what came again, as outbox_inbox_first does in PostgreSQL.
+func countSQLite(ctx context.Context, t txn.Tx, consumer string, given [][2]string, verdicts map[string]string) error {
+	again, first := []string{}, map[string]bool{}
+	for _, g := range given {
+		switch id := g[0]; {
+		case verdicts[id] == isFirst && !first[id]:
+			first[id] = true
+		case verdicts[id] != isDifferent:
+			again = append(again, id)
+		}
+	}
+	text, err := json.Marshal(again)
+	if err != nil {
+		return err
+	}
+	_, err = txn.Texts(ctx, t, sqliteCount, consumer, string(text))
+	return err
 }
 
 // explain adds a hint to an error of the database.

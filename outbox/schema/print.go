@@ -64,7 +64,8 @@ grant usage on sequence %[1]s.outbox_event_seq to %[2]s;
 grant select (asleep) on %[1]s.outbox_cursor to %[2]s;
 grant select on %[1]s.outbox_migration to %[2]s;
 -- The same service as a consumer: the inbox, the version guard, the responses to commands.
-grant select, insert, update, delete on %[1]s.outbox_inbox, %[1]s.outbox_inbox_version, %[1]s.outbox_idempotency to %[2]s;
+grant select, insert, update, delete on %[1]s.outbox_inbox, %[1]s.outbox_inbox_duplicate, %[1]s.outbox_inbox_version,
+  %[1]s.outbox_idempotency to %[2]s;
 `
 	relayGrants = `-- The relay: reads the log, keeps the cursors and the ledger.
 grant usage on schema %[1]s to %[2]s;
@@ -78,7 +79,7 @@ grant select, insert, update on %[1]s.outbox_task to %[2]s;
 grant usage on schema %[1]s to %[2]s;
 grant select on %[1]s.outbox_event, %[1]s.outbox_cursor, %[1]s.outbox_delivery, %[1]s.outbox_status, %[1]s.outbox_endpoint,
   %[1]s.outbox_operator_action, %[1]s.outbox_event_archive, %[1]s.outbox_delivery_archive, %[1]s.outbox_migration,
-  %[1]s.outbox_inbox, %[1]s.outbox_inbox_version to %[2]s;
+  %[1]s.outbox_inbox, %[1]s.outbox_inbox_duplicate, %[1]s.outbox_inbox_version to %[2]s;
 grant select on sequence %[1]s.outbox_event_seq to %[2]s;
 grant update (payload, payload_bytes, headers), delete on %[1]s.outbox_event to %[2]s;
 grant insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delivery, %[1]s.outbox_endpoint to %[2]s;

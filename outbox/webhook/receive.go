@@ -233,16 +233,18 @@ func (r *receiver[T]) handle(ctx context.Context, own T, tx outbox.Tx, d Deliver
 			text: "this " + r.IDHeader + " was seen with another body"}
 	case err != nil:
 		return r.unavailable(DatabaseFailed, err)
-	case !first:
-		return answer{status: http.StatusOK, reason: Duplicate}
 	}
-	if err := r.Handle(ctx, own, d); err != nil {
-		return r.failed(err)
+	reason := Duplicate // committed as well: the inbox counts it
+	if first {
+		if err := r.Handle(ctx, own, d); err != nil {
+			return r.failed(err)
+		}
+		reason = Handled
 	}
 	if err := tx.Commit(); err != nil {
 		return r.unavailable(DatabaseFailed, fmt.Errorf("commit: %w", err))
 	}
-	return answer{status: http.StatusOK, reason: Handled}
+	return answer{status: http.StatusOK, reason: reason}
 }
 
 func (r *receiver[T]) inFlight(err error) answer {

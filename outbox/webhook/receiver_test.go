@@ -395,7 +395,7 @@ func TestHandlerAnswers(t *testing.T) {
 		"other body": {nil, func(r *receiving) { r.handled["id-1"] = "x" }, receiverSecret,
 			422, DifferentBody, "", `{"error":"this Idempotency-Key was seen with another body"}`, "rolled back"},
 		"only the id counts": {func(c *Config[*memoryTx]) { c.SameBody = func(Delivery) []byte { return nil } },
-			func(r *receiving) { r.handled["id-1"] = "" }, receiverSecret, 200, Duplicate, "", `{"duplicate":true}`, "rolled back"},
+			func(r *receiving) { r.handled["id-1"] = "" }, receiverSecret, 200, Duplicate, "", `{"duplicate":true}`, "committed"},
 		"inbox broken": {nil, func(r *receiving) { r.inbox = broken }, receiverSecret, 503, DatabaseFailed, "1", "", "rolled back"},
 		"begin broken": {nil, func(r *receiving) { r.begin = broken }, receiverSecret, 503, DatabaseFailed, "1", "", ""},
 		"commit broken": {nil, func(r *receiving) { r.commit = broken }, receiverSecret, 503, DatabaseFailed, "1", "",

@@ -141,13 +141,11 @@ export function receiver ({
       await client.query('begin')
       const events = JSON.stringify([[id, sha256(body).toString('hex')]])
       const { rows: [{ verdict }] } = await client.query(first, [consumer, events, waitMs])
-      if (verdict === 'FIRST') {
-        await handle(client, { id, headers: req.headers, body })
-        await client.query('commit')
+      if (verdict === 'FIRST' || verdict === 'DUPLICATE') {
+        if (verdict === 'FIRST') await handle(client, { id, headers: req.headers, body })
+        await client.query('commit') // a duplicate too: it is counted
         committed = true
-        answer = () => res.json({ duplicate: false })
-      } else if (verdict === 'DUPLICATE') {
-        answer = () => res.json({ duplicate: true })
+        answer = () => res.json({ duplicate: verdict === 'DUPLICATE' })
       } else if (verdict === 'IN_FLIGHT') {
         answer = () => refuse(res, 409, 'in_flight', 'it is being handled: try again')
       } else {
