@@ -67,14 +67,17 @@ func TestFull(t *testing.T) {
 			return []Latency{{Destination: "d", What: "settle", Count: 3, P50: ops.Seconds(1e6)}}
 		}
 		c.Consumers = func(context.Context) ([]Consumer, error) {
-			return []Consumer{{Destination: "d", Group: "billing", LagKnown: true, Lag: 12_345, Problem: "half of it"}}, nil
+			return []Consumer{
+				{Destination: "d", Group: "billing", LagKnown: true, Lag: 12_345, Problem: "half of it"},
+				{Destination: "d", Inbox: "shipping", InboxKnown: true, Duplicates: ops.Count{N: 6_789, AtLeast: true}},
+			}, nil
 		}
 	})
 	seq := s.quarantined(event(`{"a":1}`))
 	for path, wants := range map[string][]string{
 		"/":               {"has a quarantined delivery", "is configured, and no relay has worked on it yet"},
 		"/kafka":          {"7,000", "&lt; 0.1 %"},
-		"/consumers":      {"12,345", "half of it"},
+		"/consumers":      {"12,345", "half of it", "6,789&#43;"},
 		"/database":       {"≤ 1.0 ms"},
 		"/destinations/d": {"no relay", "Endpoints"},
 		"/relays":         {"Nobody works on d"},

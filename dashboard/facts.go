@@ -55,10 +55,12 @@ type Consumer struct {
 	DeadLetters     int64
 	// LagKnown and LettersKnown tell what Kafka has answered.
 	LagKnown, LettersKnown bool
-	// Inbox is the name that a consumer has in its inbox; Handled is how many events are in it.
-	Inbox       string
-	Handled     ops.Count
-	LastHandled *time.Time
+	// Inbox is the name that a consumer has in its inbox; Handled is how many events are in it, Duplicates how often one of them
+	// came again. InboxKnown tells that its database has answered.
+	Inbox               string
+	Handled, Duplicates ops.Count
+	LastHandled         *time.Time
+	InboxKnown          bool
 	// PossibleDuplicates are the deliveries of this process that the receiver may have had before, when HasDuplicates.
 	PossibleDuplicates uint64
 	HasDuplicates      bool

@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -99,8 +100,39 @@ func TestInbox(t *testing.T) {
 		b.exec(`insert into outbox_inbox (consumer, event_id, body_hash) values ('other', 'a', ` + hash + `)`)
 		got, err := b.Inbox(t.Context(), "billing")
 		b.must(err)
-		if got.Handled != (ops.Count{N: 3}) || got.Last == nil || time.Since(*got.Last).Abs() > time.Minute {
-			t.Errorf("got %+v, want 3, the last just now", got)
+		if got.Handled != (ops.Count{N: 3}) || got.Last == nil || time.Since(*got.Last).Abs() > time.Minute ||
+			got.Duplicates != (ops.Count{}) {
+			t.Errorf("got %+v, want 3, the last just now, and no duplicate", got)
+		}
+		b.exec(`insert into outbox_inbox_duplicate (consumer, event_id, times) values
+			('billing', 'a', 3), ('billing', 'b', 1), ('other', 'a', 100)`)
+		got, err = b.Inbox(t.Context(), "billing")
+		b.must(err)
+		if got.Duplicates != (ops.Count{N: 4}) {
+			t.Errorf("got %+v, want 4 duplicates", got.Duplicates)
+		}
+		many := `insert into outbox_inbox_duplicate (consumer, event_id, times)
+			select 'many', 'e' || i, 2 from generate_series(1, 10001) i`
+		if b.dialect == schema.SQLite {
+			many = `insert into outbox_inbox_duplicate (consumer, event_id, times)
+				with recursive n (i) as (select 1 union all select i + 1 from n where i <= 10000) select 'many', 'e' || i, 2 from n`
+		}
+		b.exec(many)
+		got, err = b.Inbox(t.Context(), "many")
+		b.must(err)
+		if got.Duplicates != (ops.Count{N: 20_002, AtLeast: true}) {
+			t.Errorf("got %+v, want 20,002 duplicates and more", got.Duplicates)
+		}
+	})
+}
+
+// TestInboxOfAnotherVersion: a consumer's database without the counts is told as one without tables is.
+func TestInboxOfAnotherVersion(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.exec(`drop table outbox_inbox_duplicate`)
+		_, err := b.Inbox(t.Context(), "billing")
+		if err == nil || !strings.Contains(err.Error(), "outbox_inbox_duplicate") {
+			t.Errorf("got %v, want an error that names the table", err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ func watchPlanCases() []planCase {
 		{"reconcile_ledger", "'d', 0, 1000000, 64", 65},
 		{"reconcile_published", "'d', 0, 1000000, 64", 64},
 		{"reconcile_inbox", `'c', '["id-1","id-2"]'`, 2},
+		{"inbox", "'c', 64, 64", 64},
 		{"heartbeat_due", "'h'", 1},
 		{"heartbeat_end", "", 1},
 		{"heartbeat_count", "0, 64, '[[10,12],[20,22]]'", 80},

@@ -114,7 +114,7 @@ func (l consumerLook) look(ctx context.Context) dashboard.Consumer {
 	}
 	if l.inbox != nil {
 		inbox, err := l.inbox.Inbox(ctx, seen.Inbox)
-		seen.Handled, seen.LastHandled = inbox.Handled, inbox.Last
+		seen.Handled, seen.Duplicates, seen.LastHandled, seen.InboxKnown = inbox.Handled, inbox.Duplicates, inbox.Last, err == nil
 		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {

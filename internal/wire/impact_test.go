@@ -65,7 +65,8 @@ consumers:
 - {destination: events, inbox: {consumer: shipping, database: {url: "sqlite://%s/none.db"}}}
 `, "sqlite://"+filepath.Join(t.TempDir(), "box.db"), strings.Join(cluster.DirectSeeds(), ","), dead, dead, t.TempDir()), nil)
 	db := migrated(t, c)
-	const handled = `insert into outbox_inbox (consumer, event_id, body_hash) values ('shipping', 'a', '')`
+	const handled = `insert into outbox_inbox (consumer, event_id, body_hash) values ('shipping', 'a', '');
+		insert into outbox_inbox_duplicate (consumer, event_id, times) values ('shipping', 'a', 3)`
 	if _, err := db.ExecContext(t.Context(), handled); err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +94,13 @@ consumers:
 	if s := seen[1]; s.LagKnown || !strings.Contains(s.Problem, "The lag of billing is not known") {
 		t.Errorf("got %+v of a cluster that is away", s)
 	}
-	if s := seen[2]; s.Problem != "" || s.Handled.N != 1 || s.LastHandled == nil {
-		t.Errorf("got %+v, want one event in the inbox", s)
+	if s := seen[2]; s.Problem != "" || !s.InboxKnown || s.Handled.N != 1 || s.Duplicates.N != 3 || s.LastHandled == nil {
+		t.Errorf("got %+v, want one event in the inbox, which came again three times", s)
 	}
 	if s := seen[3]; s.LagKnown && s.Lag != 0 || !s.LettersKnown || s.DeadLetters != 3 {
 		t.Errorf("got %+v of a group that nobody is in, want the dead letters all the same", s)
 	}
-	if s := seen[4]; s.Problem == "" || s.Handled.N != 0 {
+	if s := seen[4]; s.Problem == "" || s.InboxKnown {
 		t.Errorf("got %+v of a database that is not there, want a problem", s)
 	}
 }
