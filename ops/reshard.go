@@ -55,7 +55,7 @@ func (o *Ops) reshard(ctx context.Context, destination string, r *Resharding, a 
 	if err := r.look(ctx, tx, look, destination); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, change, destination, r.To); err != nil {
+	if _, err := tx.ExecContext(ctx, change, destination, r.To, relay.IsolateAfter-1); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, drop, destination, r.To); err != nil {

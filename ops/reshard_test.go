@@ -52,7 +52,7 @@ func TestReshard(t *testing.T) {
 	b.exec("delete from outbox_event where seq in (7, 8, 60)")
 	b.shards([]int64{50, 80, 65}, "{[5,9),[20,22)}", "{[7,9),[20,22)}", "{[7,8),[60,61)}")
 	b.exec("insert into outbox_delivery (destination, seq, status) values ('d', 5, 'PUBLISHED'), ('d', 21, 'FAILED'), ('other', 6, 'PUBLISHED')")
-	b.exec(`update outbox_cursor set lease_owner = 'dead', lease_expires_at = 'epoch', lease_epoch = 7, in_flight_to = 90, crash_count = 2,
+	b.exec(`update outbox_cursor set lease_owner = 'dead', lease_expires_at = 'epoch', lease_epoch = 7, in_flight_to = 90, crash_count = 5,
 		settle_number = 12 where shard = 1`)
 	b.exec("update outbox_cursor set paused_at = now(), paused_reason = 'storm', paused_by = 'guard' where shard = 2")
 

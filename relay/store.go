@@ -122,7 +122,7 @@ type Pause struct {
 
 // Ledger is outbox_cursor and outbox_delivery as the owner of a lease writes them. Each call is one
 // transaction that first checks the epoch; ErrLeaseLost says that it did not fit and nothing was written. What Recover and Claim
-// find is of the lease's shard alone.
+// find is of the lease's shard alone, but for the endpoints of Recover, which are those of all shards.
 type Ledger interface {
 	// Settle writes outcomes down, atomically with the cursor, and prolongs the lease.
 	Settle(ctx context.Context, l LeaseID, s Settlement) (Settled, error)

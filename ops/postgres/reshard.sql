@@ -1,11 +1,12 @@
 -- Divides the destination $1 into $2 shards. All begin at the position of the slowest: what the others have settled above it has a row
 -- in the ledger, and is not handed out again. A gap stays one unless what has turned visible in it has a row. The epochs rise, so
--- nobody who had a lease settles any more; the row of a relay that died says so still.
+-- nobody who had a lease settles any more; the row of a relay that died says so still. The crash count is $3 at most: at the next one
+-- the shards try their suspects one by one, and only from then on is what they have in flight under suspicion.
 with old as materialized (
   select * from $schema.outbox_cursor where destination = $1
 ), base as materialized (
   select min(position) as position, max(in_flight_to) as in_flight_to, max(lease_owner) as lease_owner,
-         max(lease_epoch) + 1 as lease_epoch, max(crash_count) as crash_count
+         max(lease_epoch) + 1 as lease_epoch, least(max(crash_count), $3::integer) as crash_count
     from old
 ), gap as materialized (
   select unnest(range_agg(numbers) * int8multirange(int8range(1, (select position + 1 from base)))) as numbers

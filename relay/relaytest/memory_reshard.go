@@ -28,7 +28,7 @@ func (m *Memory) Reshard(destination string, shards int) error {
 		begin.InFlightTo = max(begin.InFlightTo, c.InFlightTo)
 		begin.Owner = max(begin.Owner, c.Owner)
 		begin.Epoch = max(begin.Epoch, c.Epoch+1)
-		begin.CrashCount = max(begin.CrashCount, c.CrashCount)
+		begin.CrashCount = min(max(begin.CrashCount, c.CrashCount), relay.IsolateAfter-1)
 		if begin.Pause == (relay.Pause{}) {
 			begin.Pause = c.Pause
 		}
