@@ -131,6 +131,10 @@ func (d *decoder) checkDestination(c *Config, name string) {
 	if !d.failed("relay") && !d.failed(path) {
 		d.checkRelay(c, name)
 	}
+	if destination.Shards > 1 && !c.Database.URL.IsZero() && c.Database.Dialect() == schema.SQLite {
+		d.wrong(path+".shards", path+".shards is for PostgreSQL alone",
+			"take it out: SQLite has one writer, so a destination has one shard there")
+	}
 }
 
 // checkRelay asks the relay what it holds of the destination, so that its rules stand in one place. Its messages begin with

@@ -41,7 +41,7 @@ type Database struct {
 	Schema string `yaml:"schema,omitempty"`
 	// PasswordFile holds the password, when the URL does not. PostgreSQL only.
 	PasswordFile string `yaml:"password_file,omitempty"`
-	// MaxConnections bounds the pool. Default 10; PostgreSQL only.
+	// MaxConnections bounds the relay's pool. Default: see Config.RelayDatabase; PostgreSQL only.
 	MaxConnections int `yaml:"max_connections,omitempty"`
 }
 
@@ -78,6 +78,7 @@ type Destination struct {
 	Topics           []string `yaml:"topics,omitempty"`
 	Start            string   `yaml:"start,omitempty" oneof:"beginning,end"`
 	Ledger           *bool    `yaml:"ledger,omitempty"` // default true
+	Shards           int      `yaml:"shards,omitempty"`
 	Timeout          Duration `yaml:"timeout,omitempty"`
 	Concurrency      int      `yaml:"concurrency,omitempty"`
 	MaxInFlight      int      `yaml:"max_in_flight,omitempty"`

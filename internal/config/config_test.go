@@ -90,6 +90,7 @@ destinations:
     guard: {rejects: 5, rate: 0.25, min_samples: 6, window: 7s}
     http: {url: "https://a.example"}
   few:
+    shards: 1
     guard: {enabled: false}
     http: {url: "https://b.example"}
 `)
@@ -110,9 +111,34 @@ destinations:
 	if got := r.Destinations[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("destination:\n got %+v\nwant %+v", got, want)
 	}
-	want = relay.DestinationConfig{Name: "few", Guard: relay.GuardConfig{Rejects: -1}}
+	want = relay.DestinationConfig{Name: "few", Shards: 1, Guard: relay.GuardConfig{Rejects: -1}}
 	if got := r.Destinations[1]; !reflect.DeepEqual(got, want) {
 		t.Errorf("destination:\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// A relay gets two connections for each shard of each destination, within bounds; one that gets less is told so.
+func TestConnections(t *testing.T) {
+	for _, tt := range []struct {
+		database, shards string
+		want             int
+		tooFew           string
+	}{
+		{"{url: postgres://localhost/app}", "1", 10, ""},
+		{"{url: postgres://localhost/app}", "16", 34, ""},
+		{"{url: postgres://localhost/app}", "63", 40, "64 shards of destinations use up to 128 connections"},
+		{"{url: postgres://localhost/app, max_connections: 200}", "63", 200, ""},
+		{"{url: postgres://localhost/app, max_connections: 5}", "2", 5, "set database.max_connections to 6"},
+		{"{url: sqlite:///a.db}", "1", 0, ""},
+	} {
+		c := parse(t, fmt.Sprintf("database: %s\ndestinations: {a: {http: {url: https://a.example}}, b: {shards: %s, http: {url: https://b.example}}}\n",
+			tt.database, tt.shards))
+		if got := c.RelayDatabase().MaxConnections; got != tt.want {
+			t.Errorf("%s and %s shards: %d connections, want %d", tt.database, tt.shards, got, tt.want)
+		}
+		if got := c.TooFewConnections(); !strings.Contains(got, tt.tooFew) || (got == "") != (tt.tooFew == "") {
+			t.Errorf("%s and %s shards: advice %q, want %q", tt.database, tt.shards, got, tt.tooFew)
+		}
 	}
 }
 

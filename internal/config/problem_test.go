@@ -235,6 +235,24 @@ destinations:
 			`f.yaml:5:28: destinations.a: retry.max 1h0m0s is less than retry.base 2h0m0s`,
 			`f.yaml:5:40: destinations.a: retry.factor 0.5 is outside 1 to 100`,
 			`f.yaml:6:21: destinations.a: breaker.rate 1.5 is outside 0 to 1`}},
+		"shards that cannot be": {db + `destinations:
+  a: {shards: 65, http: {url: https://a.example}}
+  b: {shards: 0, http: {url: https://b.example}}
+  c:
+    shards: 3
+    ledger: false
+    concurrency: 20000
+    http: {url: https://c.example}
+`, []string{
+			`f.yaml:3:15: destinations.a.shards is for PostgreSQL alone: ` +
+				`take it out: SQLite has one writer, so a destination has one shard there`,
+			`f.yaml:3:15: destinations.a: shards 65 is outside 1 to 64`,
+			`f.yaml:4:15: destinations.b.shards is "0": it must be more than 0; take the key out to get the default`,
+			`f.yaml:6:13: destinations.c.shards is for PostgreSQL alone: ` +
+				`take it out: SQLite has one writer, so a destination has one shard there`,
+			`f.yaml:6:13: destinations.c: shards 3 need the ledger: without it nobody could tell what lies between the positions of ` +
+				`two shards from what is pending. Use one shard, or keep the ledger`,
+			`f.yaml:8:18: destinations.c: concurrency 20000 is outside 1 to 10000`}},
 		"delays beside a base": {db + "destinations: {a: {retry: {base: 1s, delays: [5s]}, http: {url: https://a.example}}}\n", []string{
 			`f.yaml:2:38: destinations.a.retry has delays beside base, factor or max: ` +
 				`delays are used in turn, the last one for all further attempts: keep one of the two ways`}},

@@ -70,7 +70,7 @@ func checkDatabase(ctx context.Context, c *config.Config) (*sql.DB, Finding) {
 	if name := c.Database.SchemaName(); name != "" {
 		f.About += ", schema " + name
 	}
-	_, closeStore, err := OpenStore(ctx, c.Database)
+	_, closeStore, err := OpenStore(ctx, c.RelayDatabase())
 	if err != nil {
 		f.Problems = config.Each(err)
 	} else {
@@ -85,23 +85,41 @@ func checkDatabase(ctx context.Context, c *config.Config) (*sql.DB, Finding) {
 	}
 	if len(f.Problems) == 0 {
 		if f.Advice, err = checkTables(ctx, c, db); err != nil {
-			f.Problems = append(f.Problems, err)
+			f.Problems = config.Each(err)
 		}
+	}
+	if advice := c.TooFewConnections(); advice != "" {
+		f.Advice = append(f.Advice, advice)
 	}
 	return db, f
 }
 
-// checkTables tries what /metrics and status need, and asks the database for its health.
+// checkTables tries what /metrics and status need, asks the database for its health, and compares the numbers of shards.
 func checkTables(ctx context.Context, c *config.Config, db *sql.DB) (advice []string, err error) {
 	o, err := ops.New(db, c.Database.Dialect(), c.Database.SchemaName())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := o.Status(ctx); err != nil {
+	status, err := o.Status(ctx)
+	if err != nil {
 		return nil, err
 	}
 	health, err := o.Health(ctx)
-	return health.Advice, err
+	return health.Advice, errors.Join(err, checkShards(c, status))
+}
+
+// checkShards finds the destinations that have another number of shards in the database, for which no relay would work.
+func checkShards(c *config.Config, status ops.Status) error {
+	var problems []error
+	for _, d := range status.Destinations {
+		configured, known := c.Destinations[d.Destination]
+		if is := max(1, len(d.Shards)); known && is != configured.ShardCount() {
+			problems = append(problems, fmt.Errorf("the number of shards of %s is %d in the database and %d in the configuration: set "+
+				"the configuration back, or stop the relays and run 'pillarbox reshard %s --reason …'",
+				d.Destination, is, configured.ShardCount(), d.Destination))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 func checkDestination(ctx context.Context, c *config.Config, name string, db *sql.DB) Finding {

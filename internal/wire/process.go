@@ -53,7 +53,10 @@ func NewProcess(ctx context.Context, c *config.Config, log *slog.Logger) (*Proce
 }
 
 func (p *Process) open(ctx context.Context, c *config.Config) error {
-	store, closeStore, err := OpenStore(ctx, c.Database)
+	if advice := c.TooFewConnections(); advice != "" {
+		p.log.Warn(advice)
+	}
+	store, closeStore, err := OpenStore(ctx, c.RelayDatabase())
 	if err != nil {
 		return err
 	}
