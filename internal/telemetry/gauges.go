@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // gauges are what is not counted but looked at, when somebody asks. While the database does not answer, those that come from it
@@ -44,16 +46,9 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, name string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, name)
 	}
-	open := map[string]int{}
-	for _, unit := range g.config.Units() {
-		for _, e := range unit.Endpoints {
-			if e.State == "open" || e.State == "paused" || e.State == "probing" {
-				open[unit.Destination]++
-			}
-		}
-	}
+	units := g.config.Units()
 	for name := range known {
-		gauge(g.breaker, float64(open[name]), name)
+		gauge(g.breaker, float64(leftAlone(units, name)), name)
 	}
 	status, err := g.config.Status.Get()
 	if err != nil {
@@ -66,4 +61,17 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 			gauge(g.quarantined, float64(d.Quarantined.N), d.Destination)
 		}
 	}
+}
+
+// leftAlone counts the endpoints of a destination that one of its shards, or several, leave alone.
+func leftAlone(units []relay.UnitStatus, destination string) int {
+	endpoints := map[string]bool{}
+	for _, unit := range units {
+		for _, e := range unit.Endpoints {
+			if unit.Destination == destination && (e.State == "open" || e.State == "paused" || e.State == "probing") {
+				endpoints[e.Endpoint] = true
+			}
+		}
+	}
+	return len(endpoints)
 }

@@ -54,19 +54,23 @@ type Readiness struct {
 
 // Problems returns why it does not; none: it does. A destination that is paused, or that another relay works on, is no problem.
 func (r Readiness) Problems() (problems []string) {
-	bad := func(destination, format string, args ...any) {
-		problems = append(problems, "destination "+destination+": "+fmt.Sprintf(format, args...))
+	bad := func(where, format string, args ...any) {
+		problems = append(problems, "destination "+where+": "+fmt.Sprintf(format, args...))
 	}
 	mine := map[string]bool{}
 	for _, unit := range r.Units() {
 		mine[unit.Destination] = true
+		where := unit.Destination
+		if !unit.Shard.Whole() {
+			where += ", shard " + unit.Shard.String()
+		}
 		switch {
 		case unit.Err != nil:
-			bad(unit.Destination, "%v", unit.Err)
+			bad(where, "%v", unit.Err)
 		case !unit.Alive:
-			bad(unit.Destination, "its loop has not shown itself for a lease's time")
+			bad(where, "its loop has not shown itself for a lease's time")
 		case !unit.Leased && unit.Holder == "":
-			bad(unit.Destination, "neither leased nor standing by")
+			bad(where, "neither leased nor standing by")
 		}
 	}
 	if r.MaxPendingAge <= 0 {

@@ -37,6 +37,7 @@ func TestReadiness(t *testing.T) {
 		"paused":         {relay.UnitStatus{Alive: true, Leased: true, Pause: relay.Pause{Reason: "r"}}, 0, broken, ""},
 		"neither":        {relay.UnitStatus{Alive: true}, 0, broken, "destination a: neither leased nor standing by"},
 		"stuck":          {relay.UnitStatus{Leased: true}, 0, broken, "destination a: its loop has not shown itself for a lease's time"},
+		"a shard":        {relay.UnitStatus{Alive: true, Shard: relay.Shard{Number: 1, Of: 3}}, 0, broken, "destination a, shard 1 of 3: neither leased nor standing by"},
 		"failed":         {relay.UnitStatus{Err: errors.New("log reset")}, 0, broken, "destination a: log reset"},
 		"young enough":   {relay.UnitStatus{Alive: true, Leased: true}, time.Minute, old(time.Minute), ""},
 		"too old":        {relay.UnitStatus{Alive: true, Leased: true}, time.Minute, old(2 * time.Minute), "destination a: the oldest pending event is 2m0s old, more than 1m0s"},

@@ -51,8 +51,12 @@ func newMetrics(status func(context.Context) (ops.Status, error)) *Metrics {
 		Codes:        []string{"TIMEOUT", "REJECTED_BALANCE"},
 		Status:       NewStatusCache(status, slog.New(slog.DiscardHandler)),
 		Units: func() []relay.UnitStatus {
-			return []relay.UnitStatus{{Destination: "a", Endpoints: []relay.EndpointStatus{
-				{State: "open"}, {State: "paused"}, {State: "draining"}}}}
+			return []relay.UnitStatus{
+				{Destination: "a", Shard: relay.Shard{Number: 0, Of: 2}, Endpoints: []relay.EndpointStatus{
+					{Endpoint: "x", State: "open"}, {Endpoint: "y", State: "paused"}, {Endpoint: "z", State: "draining"}}},
+				{Destination: "a", Shard: relay.Shard{Number: 1, Of: 2}, Endpoints: []relay.EndpointStatus{ // the same one
+					{Endpoint: "x", State: "probing"}, {Endpoint: "y", State: "draining"}}},
+			}
 		},
 	})
 }
