@@ -138,7 +138,7 @@ func newRoot(a *app) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "pillarbox.yaml", "the configuration `FILE`")
 	root.AddCommand(newInit(a), newMigrate(a), newCheck(a), newContract(a), newRun(a), newStatus(a), newPause(a), newResume(a),
-		newReconcile(a), newResetCursor(a),
+		newReconcile(a), newResetCursor(a), newReshard(a),
 		newEvents(a), newRetry(a), newDiscard(a), newRepair(a), newLog(a), newReplay(a), newJobs(a), newRetention(a),
 		newDemo(a), newDemoRelay(a), newVersion(a))
 	return root

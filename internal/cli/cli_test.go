@@ -16,7 +16,7 @@ func TestUsage(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"stats", `unknown command "stats": did you mean "status"?`},
 		{"frobnicate", `unknown command "frobnicate": known here: check, contract, demo, discard, events, help, init, jobs, log, ` +
-			`migrate, pause, reconcile, repair, replay, reset-cursor, resume, retention, retry, run, status, version`},
+			`migrate, pause, reconcile, repair, replay, reset-cursor, reshard, resume, retention, retry, run, status, version`},
 		{"status --jsn", `unknown flag: --jsn: did you mean "--json"?`},
 		{"status -x", `unknown shorthand flag: 'x' in -x: known here: --config, --help, --json`},
 		{"status extra", `'pillarbox status' takes no argument, and "extra" is one: see 'pillarbox status --help'`},
@@ -26,6 +26,7 @@ func TestUsage(t *testing.T) {
 		{"pause", `'pillarbox pause' takes the name of a destination, and there are 0 arguments: see 'pillarbox pause --help'`},
 		{"pause a", `--reason is missing: say why, for the next one who looks`},
 		{"resume a b", `'pillarbox resume' takes the name of a destination, and there are 2 arguments: see 'pillarbox resume --help'`},
+		{"reshard a --shards 3", `--reason is missing: say why, for the next one who looks`},
 		{"demo --duration 1ms", `--duration is 1ms: it can be 1s to 1h`},
 		{"demo --duration soon", `invalid argument "soon" for "--duration" flag`},
 		{"migrate --dialect sqlite", `--dialect and --schema go with --print: the configuration says what is migrated`},

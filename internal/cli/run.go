@@ -19,7 +19,7 @@ func newRun(a *app) *cobra.Command {
 		Use:   "run",
 		Short: "Deliver events until told to stop",
 		Long: `run delivers events to every destination of the configuration. Several processes may run on one database: each
-destination is worked on by one of them, and taken over when that one is gone.
+destination, or each shard of it, is worked on by one of them, and taken over when that one is gone.
 
 SIGINT or SIGTERM stops it cleanly: what is under way is waited for, within relay.drain, and the leases are given back.
 A second one ends it at once; what was under way then may be sent twice.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pillarbox-dev/pillarbox/internal/config"
 	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -23,11 +24,14 @@ func newStatus(a *app) *cobra.Command {
 		Long: `status shows one line for each destination, out of the database alone: whether a relay runs does not matter. It costs the
 same however much is pending: above 5,000 pending a number is an estimate (~), and counting stops at 10,000 (+).
 
-  STATE    running, paused, failing (with the last error), no relay (nobody has the lease), not started (no relay has
-           ever worked on it), not configured (a relay once did)
+  STATE    running, paused, failing (with the last error), no relay (nobody has the lease, or that of one of its shards),
+           not started (no relay has ever worked on it), not configured (a relay once did)
   OLDEST   since when the oldest event that is not delivered could have been
   RATE     published per second, in the last ten seconds
-  LAG      numbers of the log above the cursor`,
+  LAG      numbers of the log above the cursor
+
+The shards of a destination that has several are listed below it all. In its own line stand the lag of the slowest, and all relays
+that work on it.`,
 		Example: `  pillarbox status
   pillarbox status --json | jq '.destinations[] | select(.quarantined.count > 0)'`,
 		Args: noArgs,
@@ -88,7 +92,7 @@ func stateOf(d ops.DestinationStatus, configured bool) string {
 		return "paused"
 	case d.LeaseOwner == "" && !configured:
 		return "not configured"
-	case d.LeaseOwner == "":
+	case d.Unattended():
 		return "no relay"
 	case d.FailingSince != nil:
 		return "failing"
@@ -96,7 +100,18 @@ func stateOf(d ops.DestinationStatus, configured bool) string {
 	return "running"
 }
 
-// String returns the table, and below it what does not fit into a column.
+// stateOfShard is the state of one shard of several.
+func stateOfShard(s ops.ShardStatus) string {
+	switch {
+	case s.Paused:
+		return "paused"
+	case s.LeaseOwner == "":
+		return "no relay"
+	}
+	return "running"
+}
+
+// String returns the table, a second one of shards if there are any, and below them what does not fit into a column.
 func (r statusReport) String() string {
 	t := table{right: []bool{false, false, true, true, true, true, true, true}}
 	t.add("DESTINATION", "STATE", "PENDING", "FAILED", "QUARANTINED", "OLDEST", "RATE", "LAG", "RELAY")
@@ -117,10 +132,27 @@ func (r statusReport) String() string {
 				ageText(r.At.Sub(*d.FailingSince)), d.LastErrorCode)
 		}
 	}
-	if notes.Len() == 0 {
-		return t.String()
+	text := t.String()
+	if shards := r.shards(); len(shards.rows) > 1 {
+		text += "\n" + shards.String()
 	}
-	return t.String() + "\n" + notes.String()
+	if notes.Len() > 0 {
+		text += "\n" + notes.String()
+	}
+	return text
+}
+
+// shards returns a line for each shard of the destinations that have several.
+func (r statusReport) shards() table {
+	t := table{right: []bool{false, false, false, true}}
+	t.add("DESTINATION", "SHARD", "STATE", "LAG", "RELAY")
+	for _, d := range r.Destinations {
+		for _, s := range d.Shards {
+			shard := relay.Shard{Number: s.Shard, Of: len(d.Shards)}
+			t.add(d.Destination, shard.String(), stateOfShard(s), grouped(s.Lag), cmp.Or(s.LeaseOwner, "-"))
+		}
+	}
+	return t
 }
 
 func countText(c ops.Count) string {

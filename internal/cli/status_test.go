@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillarbox-dev/pillarbox/internal/config"
+	"github.com/pillarbox-dev/pillarbox/ops"
 	"github.com/pillarbox-dev/pillarbox/store/sqlite"
 )
 
@@ -89,4 +91,25 @@ func wantTable(t *testing.T, got, want string) {
 	if want = strings.TrimPrefix(want, "\n"); got != want {
 		t.Errorf("printed:\n%s\nwant:\n%s", got, want)
 	}
+}
+
+// Of a destination in several shards the one that lags and the one without a relay are seen.
+func TestStatusOfShards(t *testing.T) {
+	c := &config.Config{Destinations: map[string]config.Destination{"events": {Shards: 3}, "small": {}}}
+	report := newStatusReport(c, ops.Status{Destinations: []ops.DestinationStatus{
+		{Destination: "events", Lag: 24_000, LeaseOwner: "host-1, host-2", Shards: []ops.ShardStatus{
+			{Shard: 0, Lag: 12, LeaseOwner: "host-2"}, {Shard: 1, Lag: 24_000}, {Shard: 2, LeaseOwner: "host-1", Paused: true},
+		}},
+		{Destination: "small", LeaseOwner: "host-1"},
+	}})
+	wantTable(t, report.String(), `
+DESTINATION  STATE     PENDING  FAILED  QUARANTINED  OLDEST   RATE     LAG  RELAY
+events       no relay        0       0            0       -  0.0/s  24,000  host-1, host-2
+small        running         0       0            0       -  0.0/s       0  host-1
+
+DESTINATION  SHARD   STATE        LAG  RELAY
+events       0 of 3  running       12  host-2
+events       1 of 3  no relay  24,000  -
+events       2 of 3  paused         0  host-1
+`)
 }
