@@ -17,6 +17,7 @@ import (
 	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 	"github.com/pillarbox-dev/pillarbox/ops"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
+	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // TestEmptyStates: a page that has nothing to show says what would make it show something.
@@ -80,7 +81,7 @@ func TestFull(t *testing.T) {
 		"/consumers":      {"12,345", "half of it", "6,789&#43;"},
 		"/database":       {"≤ 1.0 ms"},
 		"/destinations/d": {"no relay", "Endpoints"},
-		"/relays":         {"Nobody works on d"},
+		"/relays":         {`Nobody works on <a href="/destinations/d">d</a>.`},
 	} {
 		_, body := s.get(path)
 		for _, want := range wants {
@@ -91,6 +92,41 @@ func TestFull(t *testing.T) {
 	}
 	if status, body := s.get(fmt.Sprintf("/find?event=%d", seq)); status != 200 || !strings.Contains(body, "number 1") {
 		t.Errorf("looking for event %d leads to %d", seq, status)
+	}
+}
+
+// TestShards: of a destination in several shards the pages show who works on which, and of this process the sum and the worst.
+func TestShards(t *testing.T) {
+	db, err := sql.Open("pgx", pgtest.Database(t))
+	unit := func(shard int, state string) relay.UnitStatus {
+		return relay.UnitStatus{
+			Destination: "d", Shard: relay.Shard{Number: shard, Of: 4}, Leased: true, Alive: true, Holder: "me", InFlight: 1_000, Held: 20,
+			Endpoints: []relay.EndpointStatus{{State: state, Code: "DIAL"}},
+		}
+	}
+	s := newSiteOver(t, db, err, schema.Postgres, func(c *Config) {
+		c.Destinations, c.Owner = []string{"d"}, "me"
+		c.Units = func() []relay.UnitStatus {
+			return []relay.UnitStatus{unit(0, "probing"), unit(1, "open"),
+				{Destination: "d", Shard: relay.Shard{Number: 2, Of: 4}, Alive: true, Holder: "other"}}
+		}
+	})
+	_, err = s.db.ExecContext(t.Context(), `insert into outbox_cursor (destination, shard, shards, position, lease_owner, lease_expires_at)
+		select 'd', n, 4, 7000 + n, (array['me', 'me', 'other', null])[n + 1], now() + interval '1 hour' from generate_series(0, 3) as n`)
+	s.must(err)
+	for path, wants := range map[string][]string{
+		"/": {"has no relay that works on shard 3 of 4", "me, other", "<td>open</td>"},
+		"/destinations/d": {"no relay", "2,000", ">40<", "On shards of it work other as well", "7,003",
+			`<th scope="row" data-label="Shard">3</th>`, "of the slowest shard"},
+		"/relays": {`d</a> (shards 0, 1 of 4)`, `d</a> (shard 2 of 4)`, `Nobody works on <a href="/destinations/d">d</a> (shard 3 of 4).`,
+			"shard 1 of 4</span>"},
+	} {
+		status, body := s.get(path)
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s (%d) has no %q:\n%s", path, status, want, body)
+			}
+		}
 	}
 }
 

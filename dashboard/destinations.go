@@ -128,13 +128,16 @@ func (d *Dashboard) steerDestination(w http.ResponseWriter, r *http.Request) {
 type relayRow struct {
 	Name         string
 	Here         bool
-	Destinations []string
+	Destinations []work
 }
+
+// work is a destination, or the shards of it that a relay works on.
+type work struct{ Destination, Shards string }
 
 // relaysPage is who works on what.
 type relaysPage struct {
 	Relays []relayRow
-	Idle   []string // destinations that nobody works on
+	Idle   []work // what nobody works on
 	Owner  string
 	Units  []unitRow
 	// Known tells whether this process has told of its units.
@@ -153,14 +156,14 @@ func (d *Dashboard) relays(r *http.Request) (any, error) {
 		return nil, err
 	}
 	p := relaysPage{Owner: d.config.Owner, Known: d.config.Units != nil}
-	held := map[string][]string{}
+	held := map[string][]work{}
 	for _, s := range status.Destinations {
-		if s.LeaseOwner == "" {
-			p.Idle = append(p.Idle, s.Destination)
-			continue
+		for owner, shards := range byOwner(s) {
+			held[owner] = append(held[owner], work{s.Destination, shards})
 		}
-		held[s.LeaseOwner] = append(held[s.LeaseOwner], s.Destination)
 	}
+	p.Idle = held[""]
+	delete(held, "")
 	for owner, destinations := range held {
 		p.Relays = append(p.Relays, relayRow{owner, owner == d.config.Owner, destinations})
 	}

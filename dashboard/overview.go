@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/pillarbox-dev/pillarbox/dashboard/chart"
 	"github.com/pillarbox-dev/pillarbox/ops"
-	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
 // overview is what the first page shows.
@@ -47,10 +47,9 @@ type destinationRow struct {
 	ops.DestinationStatus
 	State  string
 	Recent ops.Recent
-	// Mine: this process works on it, so Troubles are all endpoints in trouble.
-	Mine     bool
-	Troubles []relay.EndpointStatus
-	Unit     *relay.UnitStatus
+	here
+	// Others are the relays besides this process that work on it.
+	Others []string
 }
 
 // Breaker says how the endpoints are.
@@ -66,7 +65,7 @@ func (d destinationRow) Breaker() string {
 		counts[e.State]++
 	}
 	text := ""
-	for _, state := range []string{"open", "paused", "probing", "draining"} {
+	for _, state := range troubleStates {
 		if n := counts[state]; n > 0 {
 			if text != "" {
 				text += ", "
@@ -125,37 +124,30 @@ func (d *Dashboard) destinations(ctx context.Context) ([]destinationRow, int64, 
 	for _, name := range d.config.Destinations {
 		configured[name] = true
 	}
-	units := d.units()
+	known := d.here()
 	var rows []destinationRow
 	for _, s := range status.Destinations {
 		row := destinationRow{DestinationStatus: s, State: state(s, len(configured) == 0 || configured[s.Destination])}
 		if row.Recent, err = d.recent.get(ctx, s.Destination); err != nil {
 			return nil, 0, err
 		}
-		if unit := units[s.Destination]; unit != nil {
-			row.Unit, row.Mine, row.Troubles = unit, unit.Leased, unit.Endpoints
+		if here := known[s.Destination]; here != nil {
+			row.here = *here
 		}
+		row.Others = slices.DeleteFunc(s.Owners(), func(o string) bool { return o == d.config.Owner || row.Mine && o == row.Owner })
 		rows = append(rows, row)
 		delete(configured, s.Destination)
 	}
 	for _, name := range d.config.Destinations {
 		if configured[name] {
-			rows = append(rows, destinationRow{
-				DestinationStatus: ops.DestinationStatus{Destination: name}, State: stateNotStarted, Unit: units[name],
-			})
+			row := destinationRow{DestinationStatus: ops.DestinationStatus{Destination: name}, State: stateNotStarted}
+			if here := known[name]; here != nil {
+				row.here = *here
+			}
+			rows = append(rows, row)
 		}
 	}
 	return rows, status.LastSeq, nil
-}
-
-func (d *Dashboard) units() map[string]*relay.UnitStatus {
-	units := map[string]*relay.UnitStatus{}
-	if d.config.Units != nil {
-		for _, unit := range d.config.Units() {
-			units[unit.Destination] = &unit
-		}
-	}
-	return units
 }
 
 func state(d ops.DestinationStatus, configured bool) string {
@@ -164,7 +156,7 @@ func state(d ops.DestinationStatus, configured bool) string {
 		return statePaused
 	case d.LeaseOwner == "" && !configured:
 		return stateNotConfigured
-	case d.LeaseOwner == "":
+	case d.Unattended():
 		return stateNoRelay
 	case d.FailingSince != nil:
 		return stateFailing
@@ -178,11 +170,15 @@ func (d destinationRow) attention(now time.Time) (all []attention) {
 		all = append(all, attention{kind, d.Destination, fmt.Sprintf(format, args...), link})
 	}
 	page := at("/destinations", d.Destination)
-	if d.Unit != nil && d.Unit.Err != nil {
-		add("bad", page, "does not work here: %v", d.Unit.Err)
+	if d.Err != nil {
+		add("bad", page, "does not work here: %v", d.Err)
 	}
 	switch d.State {
 	case stateNoRelay:
+		if shards := byOwner(d.DestinationStatus)[""]; d.LeaseOwner != "" {
+			add("bad", page, "has no relay that works on %s: the others take over within a lease’s time, or start one more.", shards)
+			break
+		}
 		add("bad", page, "has no relay that works on it: start one with “pillarbox run”.")
 	case stateNotStarted:
 		add("warn", page, "is configured, and no relay has worked on it yet: start one with “pillarbox run”.")

@@ -249,12 +249,13 @@ func TestStates(t *testing.T) {
 		{ops.DestinationStatus{}, false, stateNotConfigured},
 		{ops.DestinationStatus{LeaseOwner: "x", FailingSince: &now}, true, stateFailing},
 		{ops.DestinationStatus{LeaseOwner: "x"}, false, stateRunning},
+		{ops.DestinationStatus{LeaseOwner: "x", Shards: []ops.ShardStatus{{LeaseOwner: "x"}, {}}}, true, stateNoRelay},
 	} {
 		if got := state(c.status, c.configured); got != c.want {
 			t.Errorf("%+v: got %s, want %s", c.status, got, c.want)
 		}
 	}
-	row := destinationRow{Mine: true, Troubles: []relay.EndpointStatus{{State: "paused"}, {State: "open"}, {State: "open"}}}
+	row := destinationRow{here: here{Mine: true, Troubles: []relay.EndpointStatus{{State: "paused"}, {State: "open"}, {State: "open"}}}}
 	if got := row.Breaker(); got != "2 open, paused" {
 		t.Errorf("got %q", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pillarbox-dev/pillarbox/dashboard/api"
 	"github.com/pillarbox-dev/pillarbox/dashboard/mask"
 	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
 
@@ -229,6 +230,32 @@ func (b *box) steersTheDestination() {
 	}
 	b.call("GET", "/health", "", 200, nil)
 	b.call("GET", "/tasks", "", 200, nil)
+}
+
+// A destination in several shards has a lease and a unit for each.
+func TestShards(t *testing.T) {
+	b := newBox(t, schema.Postgres, api.Config{Units: func() []relay.UnitStatus {
+		return []relay.UnitStatus{{Destination: "d", Shard: relay.Shard{Number: 1, Of: 2}, Leased: true}}
+	}})
+	b.exec(`insert into outbox_cursor (destination, shard, shards, position, lease_owner, lease_expires_at)
+		select 'd', n, 2, 0, (array[null, 'relay-1'])[n + 1], now() + interval '1 hour' from generate_series(0, 1) as n`)
+	var who struct {
+		Units  []struct{ Shard int }
+		Leases []struct {
+			Destination, Owner string
+			Shard              int
+		}
+	}
+	b.call("GET", "/relays", "", 200, &who)
+	if len(who.Units) != 1 || who.Units[0].Shard != 1 || len(who.Leases) != 2 || who.Leases[0].Owner != "" ||
+		who.Leases[1].Shard != 1 || who.Leases[1].Owner != "relay-1" {
+		t.Errorf("the relays are %+v", who)
+	}
+	var now ops.Status
+	b.call("GET", "/status", "", 200, &now)
+	if len(now.Destinations) != 1 || now.Destinations[0].LeaseOwner != "relay-1" || len(now.Destinations[0].Shards) != 2 {
+		t.Errorf("the status is %+v", now)
+	}
 }
 
 // Every route is in the document, and every operation of it is a route.

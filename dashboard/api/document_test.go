@@ -17,7 +17,8 @@ func TestSchemasFitTheTypes(t *testing.T) {
 	document := load(t)
 	for name, of := range map[string]reflect.Type{
 		"Status": reflect.TypeFor[status](), "DestinationStatus": reflect.TypeFor[ops.DestinationStatus](),
-		"Count": reflect.TypeFor[ops.Count](), "Delivery": reflect.TypeFor[ops.Delivery](), "Event": reflect.TypeFor[event](),
+		"ShardStatus": reflect.TypeFor[ops.ShardStatus](),
+		"Count":       reflect.TypeFor[ops.Count](), "Delivery": reflect.TypeFor[ops.Delivery](), "Event": reflect.TypeFor[event](),
 		"DeliveryPage": reflect.TypeFor[ops.DeliveryPage](), "LogEntry": reflect.TypeFor[ops.LogEntry](),
 		"LogPage": reflect.TypeFor[ops.LogPage](), "Job": reflect.TypeFor[ops.Job](), "JobPage": reflect.TypeFor[ops.JobPage](),
 		"Estimate": reflect.TypeFor[estimate](), "Filter": reflect.TypeFor[ops.Filter](), "Paused": reflect.TypeFor[paused](),

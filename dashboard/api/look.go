@@ -27,13 +27,16 @@ type relays struct {
 	Units []unit `json:"units"`
 }
 
+// lease is that of a destination, or of one of its shards.
 type lease struct {
 	Destination string `json:"destination"`
+	Shard       int    `json:"shard"`
 	Owner       string `json:"owner"` // "": nobody works on it
 }
 
 type unit struct {
 	Destination string     `json:"destination"`
+	Shard       int        `json:"shard"`
 	Leased      bool       `json:"leased"`
 	Holder      string     `json:"holder"`
 	Alive       bool       `json:"alive"`
@@ -61,7 +64,12 @@ func (a *api) relays(c *call) (any, error) {
 	}
 	all := relays{Owner: a.Owner, Leases: []lease{}, Units: []unit{}}
 	for _, d := range now.Destinations {
-		all.Leases = append(all.Leases, lease{d.Destination, d.LeaseOwner})
+		if len(d.Shards) == 0 {
+			all.Leases = append(all.Leases, lease{Destination: d.Destination, Owner: d.LeaseOwner})
+		}
+		for _, s := range d.Shards {
+			all.Leases = append(all.Leases, lease{d.Destination, s.Shard, s.LeaseOwner})
+		}
 	}
 	for _, u := range a.Units() {
 		all.Units = append(all.Units, unitOf(u))
@@ -71,7 +79,7 @@ func (a *api) relays(c *call) (any, error) {
 
 func unitOf(u relay.UnitStatus) unit {
 	shown := unit{
-		Destination: u.Destination, Leased: u.Leased, Holder: u.Holder, Alive: u.Alive, Position: u.Position,
+		Destination: u.Destination, Shard: u.Shard.Number, Leased: u.Leased, Holder: u.Holder, Alive: u.Alive, Position: u.Position,
 		InFlight: u.InFlight, Held: u.Held, Paused: u.Pause != (relay.Pause{}), Endpoints: []endpoint{},
 	}
 	if u.Err != nil {
