@@ -25,7 +25,7 @@ type Config struct {
 	// Logger gets what an operator should know: takeovers, breakers, pauses, errors of the store. Attempts go to
 	// the Observer alone. Default: slog.Default().
 	Logger *slog.Logger
-	// Chance draws the jitter. Default: rand.Float64. It is called by one goroutine per destination.
+	// Chance draws the jitter. Default: rand.Float64. It is called by one goroutine for each shard of a destination.
 	Chance func() float64
 }
 

@@ -48,19 +48,47 @@ func ShardOf(key string, seq int64, shards int) int {
 	return int(binary.BigEndian.Uint32(sum[:]) % uint32(shards))
 }
 
-// shares lets the relays of several processes share the shards of a destination: one that has a shard, or is trying to get
-// one, waits for each of them before it tries to get another, so that a relay with less is there first.
-type shares struct{ taken atomic.Int32 }
+// shares lets the relays of several processes share the shards of a destination. One that holds n of m waits n/m of a lease before it
+// tries to get another, so that a relay with less is there first. One unit of a process tries at a time: of those that have
+// nothing yet each would think that it may.
+type shares struct {
+	trying chan struct{}
+	held   atomic.Int32
+}
 
-// mostShares bounds the wait.
-const mostShares = 3
+func newShares() *shares { return &shares{trying: make(chan struct{}, 1)} }
 
-// take waits for this process's turn, and tells alive at each step that it does. The caller gives back what it took.
-func (s *shares) take(ctx context.Context, step time.Duration, alive func()) {
-	for range min(s.taken.Add(1)-1, mostShares) {
-		alive()
-		sleep(ctx, step)
+// await waits for this process's turn to get one more of the shards; alive is told now and then that it waits. The caller calls
+// tried as soon as it has tried, and lost when a shard that it got is gone; false: the context has ended.
+func (s *shares) await(ctx context.Context, ttl time.Duration, shards int, alive func()) bool {
+	began := time.Now()
+	for {
+		select {
+		case s.trying <- struct{}{}:
+			wait := ttl*time.Duration(s.held.Load())/time.Duration(shards) - time.Since(began)
+			if wait <= 0 {
+				return true
+			}
+			<-s.trying
+			alive()
+			sleep(ctx, min(wait, ttl/3))
+		case <-time.After(ttl / 3):
+			alive()
+		case <-ctx.Done():
+			return false
+		}
+		if ctx.Err() != nil {
+			return false
+		}
 	}
 }
 
-func (s *shares) giveBack() { s.taken.Add(-1) }
+// tried lets another unit try.
+func (s *shares) tried(got bool) {
+	if got {
+		s.held.Add(1)
+	}
+	<-s.trying
+}
+
+func (s *shares) lost() { s.held.Add(-1) }

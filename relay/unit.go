@@ -34,7 +34,7 @@ type unit struct {
 // newUnits returns the units of a destination, one for each shard.
 func newUnits(c Config, d DestinationConfig) []*unit {
 	units := make([]*unit, d.Shards)
-	shares := new(shares)
+	shares := newShares()
 	for n := range units {
 		units[n] = newUnit(c, d, Shard{Number: n, Of: d.Shards})
 		units[n].shares = shares
@@ -83,9 +83,14 @@ func (u *unit) run(ctx context.Context) error {
 
 // turn tries to get the lease once, and works while it has it. It returns how long to wait before the next turn.
 func (u *unit) turn(ctx context.Context, backoff *backoff) (wait time.Duration, err error) {
-	u.shares.take(ctx, u.ttl/3, u.alive)
-	defer u.shares.giveBack()
+	if !u.shares.await(ctx, u.ttl, u.shard.Count(), u.alive) {
+		return 0, nil
+	}
 	lease, ok, sent, err := u.acquire(ctx)
+	u.shares.tried(ok)
+	if ok {
+		defer u.shares.lost()
+	}
 	switch {
 	case ctx.Err() != nil: // the end, and no failure
 		return 0, nil

@@ -1,12 +1,13 @@
 -- Divides the destination $1 into $2 shards. All begin at the position of the slowest: what the others have settled above it has a row
--- in the ledger, and is not handed out again. A gap stays one unless what has turned visible in it has a row. The epochs rise, so
+-- in the ledger, and is not handed out again. A gap stays one unless what has turned visible in it has a row. What a shard
+-- had in flight beyond its position, also one that stopped before it had sent all of it again, may be sent twice. The epochs rise, so
 -- nobody who had a lease settles any more; the row of a relay that died says so still. The crash count is $3 at most: at the next one
 -- the shards try their suspects one by one, and only from then on is what they have in flight under suspicion.
 with old as materialized (
   select * from $schema.outbox_cursor where destination = $1
 ), base as materialized (
-  select min(position) as position, max(in_flight_to) as in_flight_to, max(lease_owner) as lease_owner,
-         max(lease_epoch) + 1 as lease_epoch, least(max(crash_count), $3::integer) as crash_count
+  select min(position) as position, max(in_flight_to) filter (where in_flight_to > position) as in_flight_to,
+         max(lease_owner) as lease_owner, max(lease_epoch) + 1 as lease_epoch, least(max(crash_count), $3::integer) as crash_count
     from old
 ), gap as materialized (
   select unnest(range_agg(numbers) * int8multirange(int8range(1, (select position + 1 from base)))) as numbers
@@ -25,7 +26,7 @@ insert into $schema.outbox_cursor as c
        paused_at, paused_reason, paused_by, crash_count)
 select $1, n, $2::integer, base.position,
        coalesce((select range_agg(numbers) from gap), '{}') - coalesce(settled.numbers, '{}'),
-       case when base.lease_owner is null then base.position else base.in_flight_to end,
+       coalesce(base.in_flight_to, base.position),
        (select topics from old order by shard limit 1), base.lease_owner, base.lease_epoch, clock_timestamp(),
        pause.paused_at, pause.paused_reason, pause.paused_by, base.crash_count
   from base cross join settled left join pause on true cross join generate_series(0, $2::integer - 1) as n

@@ -20,12 +20,15 @@ func (m *Memory) Reshard(destination string, shards int) error {
 	}
 	now := time.Now()
 	begin := CursorRow{Position: d.cursors[0].Position, Topics: d.cursors[0].Topics, ExpiresAt: now}
+	inFlightTo := int64(0)
 	for _, c := range d.cursors {
 		if c.Owner != "" && c.ExpiresAt.After(now) {
 			return fmt.Errorf("the relay %s works on %s", c.Owner, destination)
 		}
 		begin.Position = min(begin.Position, c.Position)
-		begin.InFlightTo = max(begin.InFlightTo, c.InFlightTo)
+		if c.InFlightTo > c.Position {
+			inFlightTo = max(inFlightTo, c.InFlightTo)
+		}
 		begin.Owner = max(begin.Owner, c.Owner)
 		begin.Epoch = max(begin.Epoch, c.Epoch+1)
 		begin.CrashCount = min(max(begin.CrashCount, c.CrashCount), relay.IsolateAfter-1)
@@ -33,9 +36,7 @@ func (m *Memory) Reshard(destination string, shards int) error {
 			begin.Pause = c.Pause
 		}
 	}
-	if begin.Owner == "" {
-		begin.InFlightTo = begin.Position
-	}
+	begin.InFlightTo = max(inFlightTo, begin.Position)
 	gaps := m.owed(d, begin.Position)
 	d.cursors = make([]CursorRow, shards)
 	for i := range d.cursors {

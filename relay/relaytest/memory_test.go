@@ -90,8 +90,8 @@ func TestMemoryReshards(t *testing.T) {
 		t.Fatalf("%d cursors, want 3", len(cursors))
 	}
 	for n, c := range cursors {
-		if c.Position != 10 || c.InFlightTo != 10 || c.CrashCount != 1 || c.Pause.Reason != "maintenance" || c.Owner != "" {
-			t.Errorf("cursor %d: %+v, want it at 10 with nothing in flight, paused, with one crash and no owner", n, c)
+		if c.Position != 10 || c.InFlightTo != 12 || c.CrashCount != 1 || c.Pause.Reason != "maintenance" || c.Owner != "" {
+			t.Errorf("cursor %d: %+v, want it at 10, in flight to 12, paused, with one crash and no owner", n, c)
 		}
 		if want := []relay.Range{{First: 1, Last: 2}, {First: 4, Last: 4}}; !slices.Equal(c.Gaps, want) {
 			t.Errorf("cursor %d: gaps %v, want %v", n, c.Gaps, want)
