@@ -30,7 +30,8 @@ type RetentionConfig struct {
 	Destinations []string
 	// Chunk is how many events go in one transaction. Default 50, at most 10,000.
 	Chunk int
-	// Pause is the rest between two chunks, at least as long as the one before took. Default 15 ms; less than 0: none.
+	// Pause is how long it rests for each chunk, in PostgreSQL in five parts, between its statements; at least as long as it works.
+	// Default 15 ms; less than 0: none.
 	Pause time.Duration
 	// DryRun looks and counts, and deletes nothing.
 	DryRun bool

@@ -24,6 +24,7 @@ type walk struct {
 	position int64
 	reach    int // how many rows the next look takes: more where less is to be taken away
 	saved    time.Time
+	rested   time.Time // when the last rest ended
 }
 
 // newWalk looks at how far it may go.
@@ -111,8 +112,11 @@ func (w *walk) to(rule int) int64 {
 func (w *walk) walk(ctx context.Context, rule int, after, to int64, save func(context.Context, int64) error) error {
 	w.position, w.saved = after, time.Now()
 	for w.position < to {
-		began := time.Now()
+		w.rested = time.Now()
 		gone, err := w.chunk(ctx, rule, to)
+		if err != nil && ctx.Err() != nil { // the transaction ended with it, whatever the statement says
+			return context.Cause(ctx)
+		}
 		if err != nil {
 			return fmt.Errorf("retention: behind number %d: %w%s", w.position, err, rightsHint(err))
 		}
@@ -122,19 +126,47 @@ func (w *walk) walk(ctx context.Context, rule int, after, to int64, save func(co
 			}
 			w.saved = time.Now()
 		}
-		if !gone || w.config.Pause <= 0 {
+		if !gone {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			continue
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(max(w.config.Pause, time.Since(began))): // a database that is slow now has other things to do
+		if err := w.rest(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// rests is how many rests a chunk has: after each statement in PostgreSQL, so that none of the producers waits for a processor for
+// longer than one of them takes; in SQLite, where they wait for the transaction, when it has ended.
+func (w *walk) rests() time.Duration {
+	if w.isPostgres() {
+		return 5
+	}
+	return 1
+}
+
+// rest is one of them. It is at least as long as what was done since the last one: a database that is slow now has other things to
+// do.
+func (w *walk) rest(ctx context.Context) error {
+	if w.config.Pause > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(w.config.Pause/w.rests(), time.Since(w.rested))):
+		}
+	}
+	w.rested = time.Now()
+	return context.Cause(ctx)
+}
+
+// restWithin is a rest in the midst of a transaction.
+func (w *walk) restWithin(ctx context.Context) error {
+	if w.rests() == 1 || w.config.DryRun {
+		return context.Cause(ctx)
+	}
+	return w.rest(ctx)
 }
 
 // old is an event that its rule is done with.
@@ -161,6 +193,9 @@ func (w *walk) chunk(ctx context.Context, rule int, to int64) (gone bool, err er
 	}
 	report := w.report
 	if len(found) > 0 {
+		if err := w.restWithin(ctx); err != nil {
+			return false, err
+		}
 		if err := w.takeAway(ctx, tx, found, &report); err != nil {
 			return false, err
 		}
@@ -224,6 +259,9 @@ func (w *walk) takeAway(ctx context.Context, tx *sql.Tx, found []old, report *Re
 		if free, err = numbers(ctx, tx, q.hold, jsonList(seqs)); err != nil {
 			return fmt.Errorf("lock the events: %w", err)
 		}
+		if err := w.restWithin(ctx); err != nil {
+			return err
+		}
 	}
 	if len(free) > 0 {
 		if free, err = numbers(ctx, tx, q.settled, jsonList(free), w.ledgers); err != nil {
@@ -242,6 +280,9 @@ func (w *walk) takeAway(ctx context.Context, tx *sql.Tx, found []old, report *Re
 	if w.config.DryRun || len(free) == 0 {
 		return nil
 	}
+	if err := w.restWithin(ctx); err != nil {
+		return err
+	}
 	return w.remove(ctx, tx, moved, free)
 }
 
@@ -258,6 +299,9 @@ func (w *walk) remove(ctx context.Context, tx *sql.Tx, moved, all []int64) error
 	}
 	if _, err := tx.ExecContext(ctx, q.deleteDeliveries, jsonList(all), w.ledgers); err != nil {
 		return fmt.Errorf("delete deliveries: %w", err)
+	}
+	if err := w.restWithin(ctx); err != nil {
+		return err
 	}
 	if _, err := tx.ExecContext(ctx, q.deleteEvents, jsonList(all)); err != nil {
 		return fmt.Errorf("delete events: %w", err)
