@@ -109,6 +109,20 @@ func (c RetentionConfig) rule(topic string) int {
 //
 // It looks at the whole log. RetentionTask does the same on a schedule and remembers where it was.
 func (o *Ops) Retain(ctx context.Context, c RetentionConfig) (RetentionReport, error) {
+	report, err := o.retain(ctx, c)
+	return report, whyEnded(ctx, err)
+}
+
+// whyEnded returns the cause of a context that has ended instead of what a statement said of it: that its transaction or connection is
+// gone.
+func whyEnded(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (o *Ops) retain(ctx context.Context, c RetentionConfig) (RetentionReport, error) {
 	w, err := o.newWalk(ctx, c)
 	if err != nil {
 		return RetentionReport{}, err
@@ -144,7 +158,7 @@ func (o *Ops) RetentionTask(every time.Duration, c RetentionConfig, done func(Re
 		if err == nil && done != nil {
 			done(report)
 		}
-		return err
+		return whyEnded(ctx, err)
 	}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"strings"
 	"testing"
@@ -348,4 +349,31 @@ func asRole(t *testing.T, address, role string) string {
 	}
 	u.User = url.User(role)
 	return u.String()
+}
+
+// A run that is told to end says so, wherever in a chunk it is: not that its transaction is gone.
+func TestRetainIsToldToEnd(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(2000, "bills", 40*day)
+		b.cursor("d", 2000)
+		stop := errors.New("stop")
+		ended := 0
+		for range 60 {
+			ctx, cancel := context.WithCancelCause(b.Context())
+			timer := time.AfterFunc(rand.N(20*time.Millisecond), func() { cancel(stop) })
+			_, err := b.Retain(ctx, ops.RetentionConfig{Rules: month, Chunk: 5, Pause: time.Duration(ended%2) * time.Millisecond})
+			timer.Stop()
+			cancel(nil)
+			if err == nil {
+				break
+			}
+			ended++
+			if !errors.Is(err, stop) && !errors.Is(err, context.Canceled) {
+				b.Fatalf("run %d ended with %v, want it to say that it was told to", ended, err)
+			}
+		}
+		if ended < 3 {
+			b.Errorf("%d runs were ended: the test is about nothing", ended)
+		}
+	})
 }

@@ -114,9 +114,6 @@ func (w *walk) walk(ctx context.Context, rule int, after, to int64, save func(co
 	for w.position < to {
 		w.rested = time.Now()
 		gone, err := w.chunk(ctx, rule, to)
-		if err != nil && ctx.Err() != nil { // the transaction ended with it, whatever the statement says
-			return context.Cause(ctx)
-		}
 		if err != nil {
 			return fmt.Errorf("retention: behind number %d: %w%s", w.position, err, rightsHint(err))
 		}
