@@ -163,7 +163,7 @@ func (t *tenure) settle(now time.Time) {
 		a = t.acc
 		t.acc = &gathered{number: a.number + 1}
 		a.Position, a.Gaps = t.cursor.State()
-		a.InFlightTo = t.cursor.Next() + int64(t.MaxInFlight)
+		a.InFlightTo = max(t.cursor.Next()+int64(t.MaxInFlight), t.handed) // what a former owner sent stays known until it is passed
 		t.unwritten = slices.DeleteFunc(t.unwritten, func(seq int64) bool { return seq <= a.Position })
 		if t.finalSettle {
 			a.InFlightTo = max(a.Position, t.handed) // not all of it may have been sent again

@@ -471,6 +471,34 @@ func TestPossibleDuplicatesOverTwoOwners(t *testing.T) {
 	})
 }
 
+// An owner that dies long before it has come to the end of what its own predecessor may have sent leaves that known.
+func TestPossibleDuplicatesFarAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &relaytest.Memory{}
+		store.Enqueue(make([]relay.Event, 100)...)
+		former, _, err := store.Acquire(t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Settle(t.Context(), former.LeaseID, relay.Settlement{InFlightTo: 100}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		stuck := &recorder{answer: func(_ context.Context, d relay.Delivery) relay.Outcome {
+			if d.Seq > 20 {
+				return relay.Outcome{Kind: relay.Unavailable, Code: "DOWN"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}
+		stop := startRelay(t, relay.Config{Store: store}, relay.DestinationConfig{Destination: stuck, MaxInFlight: 16})
+		defer stop()
+		time.Sleep(time.Second)
+		if c, _ := store.Cursor("d"); c.Position < 16 || c.Position > 20 || c.InFlightTo < 100 {
+			t.Errorf("position %d, in flight to %d; want it at most at 20, and 100 still known", c.Position, c.InFlightTo)
+		}
+	})
+}
+
 // routed sends everything to one endpoint of several, with one call at a time.
 type routed struct{ *recorder }
 
