@@ -207,7 +207,8 @@ func (i *Inbox) record(ctx context.Context, t txn.Tx, consumer string, given [][
 
 // countSQLite counts what came again, as outbox_inbox_first does in PostgreSQL.
 func countSQLite(ctx context.Context, t txn.Tx, consumer string, given [][2]string, verdicts map[string]string) error {
-	again, first := []string{}, map[string]bool{}
+	var again []string
+	first := map[string]bool{}
 	for _, g := range given {
 		switch id := g[0]; {
 		case verdicts[id] == isFirst && !first[id]:
@@ -215,6 +216,9 @@ func countSQLite(ctx context.Context, t txn.Tx, consumer string, given [][2]stri
 		case verdicts[id] != isDifferent:
 			again = append(again, id)
 		}
+	}
+	if len(again) == 0 {
+		return nil
 	}
 	text, err := json.Marshal(again)
 	if err != nil {
