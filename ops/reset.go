@@ -98,7 +98,7 @@ func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination stri
 	case shards == 0:
 		return c, ErrUnknownDestination
 	case c.worker != "" && c.worker != owner:
-		return c, &RefusedError{"the relay " + c.worker + " works on it: stop the relays first, or wait until its lease has ended"}
+		return c, refuseWorker(c.worker)
 	case fromSeq < 1 || fromSeq > min(c.position, c.last)+1:
 		return c, &RefusedError{fmt.Sprintf("it can begin again at 1 to %d: beyond that events would be skipped",
 			min(c.position, c.last)+1)}
@@ -110,6 +110,11 @@ func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination stri
 		return c, err
 	}
 	return c, tx.Commit()
+}
+
+// refuseWorker is for what cannot be done to a destination while a relay works on it.
+func refuseWorker(relay string) error {
+	return &RefusedError{"the relay " + relay + " works on it: stop the relays first, or wait until its lease has ended"}
 }
 
 // forget takes a chunk out of the ledger, and keeps the lease.

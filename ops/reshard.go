@@ -92,7 +92,7 @@ func (r *Resharding) look(ctx context.Context, tx *sql.Tx, query, destination st
 	case r.From == 0:
 		return ErrUnknownDestination
 	case worker != "":
-		return &RefusedError{"the relay " + worker + " works on it: stop the relays first, or wait until its lease has ended"}
+		return refuseWorker(worker)
 	case r.From == r.To:
 		return &RefusedError{fmt.Sprintf("the number of its shards is %d already", r.From)}
 	}

@@ -81,12 +81,12 @@ func (d *DestinationStatus) Unattended() bool {
 
 // Owners are the relays that work on it.
 func (d *DestinationStatus) Owners() []string {
-	owners := []string{d.LeaseOwner}
-	for i, s := range d.Shards {
-		if i == 0 {
-			owners = nil
-		}
+	var owners []string
+	for _, s := range d.Shards {
 		owners = append(owners, s.LeaseOwner)
+	}
+	if len(d.Shards) == 0 {
+		owners = append(owners, d.LeaseOwner)
 	}
 	slices.Sort(owners)
 	return slices.DeleteFunc(slices.Compact(owners), func(owner string) bool { return owner == "" })
