@@ -228,21 +228,23 @@ func node(t *testing.T) string {
 	return folder
 }
 
-// plant makes what a supplier refuses, one of each, so that no run has to be lucky.
+// plant makes something for each supplier, and one of each that is refused, so that no run has to be lucky.
 func (b *bench) plant() {
 	b.Helper()
 	service, err := newService(b.db, seams{}, func() {})
 	must(b, err)
 	c, err := loadConfig(b.world.config)
 	must(b, err)
-	uuid := c.Suppliers["initech"].UUID
 	must(b, service.Transact(b.Context(), func(tx *sql.Tx) error {
-		hub := platform.Hub{UUID: newUUID(), SupplierUUID: uuid, TenantUUID: brokeTenant, BundleUUID: newUUID(), Identifier: "legacy-1",
-			Type: "OPEN", Metadata: "{}", Supplier: "initech"}
-		device := platform.Device{UUID: newUUID(), VersionUUID: newUUID(), TenantUUID: brokeTenant, SupplierUUID: uuid,
-			MACAddress: "02:00:00:00:00:01", Source: platform.TenantCreate, Supplier: "initech"}
-		return errors.Join(service.RegisterHub(b.Context(), tx, hub), service.RegisterDevice(b.Context(), tx, device),
-			service.Activate(b.Context(), tx, newUUID(), device.UUID))
+		hub := platform.Hub{UUID: newUUID(), SupplierUUID: c.Suppliers["initech"].UUID, TenantUUID: brokeTenant, BundleUUID: newUUID(),
+			Identifier: "legacy-1", Type: "OPEN", Metadata: "{}", Supplier: "initech"}
+		errs := []error{service.RegisterHub(b.Context(), tx, hub)}
+		for name, supplier := range c.Suppliers {
+			device := platform.Device{UUID: newUUID(), VersionUUID: newUUID(), TenantUUID: brokeTenant, SupplierUUID: supplier.UUID,
+				MACAddress: "02:00:00:00:00:01", Source: platform.TenantCreate, Supplier: name}
+			errs = append(errs, service.RegisterDevice(b.Context(), tx, device), service.Activate(b.Context(), tx, newUUID(), device.UUID))
+		}
+		return errors.Join(errs...)
 	}))
 }
 
