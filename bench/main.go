@@ -50,7 +50,7 @@ func commands() []command {
 		{"debezium", "the same beside Debezium's outbox event router", debeziumFlags, map[string]string{"wal_level": "logical"}},
 		{"enqueue", "Enqueue beside a plain INSERT in the same transaction", enqueueFlags, nil},
 		{"operations", "status, dashboard and API with ten million pending events and a full ledger", operationsFlags, nil},
-		{"retention", "what deleting old events takes from producers at a steady rate", retentionFlags, nil},
+		{"retention", "what deleting old events takes from producers at a steady rate", retentionFlags, map[string]string{"min_wal_size": "12GB"}},
 	}
 }
 

@@ -20,7 +20,10 @@ import (
 // retention measures what deleting old events takes from the transactions of producers that run at the same time.
 //
 // One load runs through all phases, one without retention and one with it by turns, so that what the machine and the server do
-// besides falls on both. A transaction belongs to the phase that it was due in; its latency runs from then to its commit.
+// besides falls on both. A transaction belongs to the phase that it was due in; its latency runs from then to its commit. What is due
+// before the first round, for as long as a phase without retention, counts for neither.
+//
+// The server that is started has all the files of its WAL from the beginning, as one has that has run for a while: see readyWAL.
 type retention struct {
 	events    int
 	rate      float64
@@ -31,6 +34,9 @@ type retention struct {
 	pause     time.Duration
 	report    report
 }
+
+// walPerTransaction is what a transaction and the deleting that goes on meanwhile write, in bytes, and a little more.
+const walPerTransaction = 4_000
 
 func retentionFlags(flags *flag.FlagSet) measurement {
 	var r retention
@@ -54,18 +60,22 @@ func (r *retention) measure(ctx context.Context, s *session) (*report, error) {
 		return nil, errors.New("--events must be at least 1, --rate times --phase and --alone give at least 100 transactions, --producers be 1 to 64, " +
 			"and --chunk not be negative")
 	}
+	transactions := perAlone + s.rounds*perRound
+	if err := s.readyWAL(ctx, transactions*walPerTransaction); err != nil {
+		return nil, err
+	}
 	log, err := r.oldLog(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	defer log.pool.Close()
 	run := &retentionRun{retention: r, session: s, log: log}
-	if err := run.run(ctx, s.rounds*perRound); err != nil {
+	if err := run.run(ctx, transactions); err != nil {
 		return nil, err
 	}
 	var without, with []timing
 	for n := range s.rounds {
-		first := n * perRound
+		first := perAlone + n*perRound
 		alone, beside := run.events[first:first+perAlone], run.events[first+perAlone:first+perRound]
 		r.addRound(alone, beside)
 		without, with = append(without, alone...), append(with, beside...)
@@ -175,7 +185,7 @@ func (r *retentionRun) run(ctx context.Context, n int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	start := time.Now()
 	group.Go(func() error { return l.run(ctx, carrier, r.producers) })
-	group.Go(func() error { return r.retain(ctx, start) })
+	group.Go(func() error { return r.retain(ctx, start.Add(r.alone)) })
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -102,6 +102,29 @@ func (s *session) admin(ctx context.Context, sql string, into ...any) error {
 	return conn.QueryRow(ctx, sql).Scan(into...)
 }
 
+// readyWAL lets a server that was started have so many bytes of WAL files that it need not make, only use again, as long as its
+// min_wal_size keeps them. A file is made by whoever commits when there is none, and all the others wait for some 50 ms until its
+// 16 MB are on the disk: an old server hardly ever does that, a new one all the time, and most of all who writes much.
+func (s *session) readyWAL(ctx context.Context, bytes int) error {
+	if s.stop == nil {
+		return nil
+	}
+	s.say("make %s MB of WAL files", formatNumber(float64(bytes/1_000_000)))
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background())
+	const file = 16 << 20
+	for range bytes / file {
+		if _, err := conn.Exec(ctx, "select pg_logical_emit_message(false, 'bench', 'the file is in use'), pg_switch_wal()"); err != nil {
+			return fmt.Errorf("make WAL files: %w", err)
+		}
+	}
+	_, err = conn.Exec(ctx, "checkpoint")
+	return err
+}
+
 // createDatabase makes an empty database and returns its URL.
 func (s *session) createDatabase(ctx context.Context, purpose string) (string, error) {
 	u, err := url.Parse(s.url)
