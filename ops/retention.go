@@ -28,10 +28,10 @@ type RetentionConfig struct {
 	// Destinations must all have begun before anything is deleted, besides those that have: one that is new starts at the
 	// beginning of the log, and would miss what was deleted.
 	Destinations []string
-	// Chunk is how many events go in one transaction. Default 50, at most 10,000.
+	// Chunk is how many events go in one transaction. Default 200, at most 10,000.
 	Chunk int
 	// Pause is how long it rests for each chunk, in PostgreSQL in five parts, between its statements; at least as long as it works.
-	// Default 15 ms; less than 0: none.
+	// Default 80 ms; less than 0: none.
 	Pause time.Duration
 	// DryRun looks and counts, and deletes nothing.
 	DryRun bool
@@ -43,8 +43,8 @@ const (
 	MaxRetentionChunk = 10_000
 
 	retentionName  = "retention"
-	retentionChunk = 50
-	retentionPause = 15 * time.Millisecond
+	retentionChunk = 200
+	retentionPause = 80 * time.Millisecond
 	retentionLook  = 5_000           // rows that one statement looks at, at most
 	retentionSpare = createdApart    // events that are hardly old enough are left to the next run, see createdBetween
 	sweepEvery     = 24 * time.Hour  // see retentionState
