@@ -88,7 +88,8 @@ func keyIn(partition int32, n int) string {
 	}
 }
 
-// everything returns the ids in the topic, by key and in order.
+// everything returns the ids in the topic, by key and in order. It waits for n of them; for long, since a reader whose broker is
+// slow to answer asks again only after seconds.
 func everything(t *testing.T, c *kfake.Cluster, n int) map[string][]string {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("t"),
@@ -97,7 +98,7 @@ func everything(t *testing.T, c *kfake.Cluster, n int) map[string][]string {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	found := map[string][]string{}
 	for got := 0; got < n && ctx.Err() == nil; {
