@@ -32,6 +32,7 @@ type farEnd struct {
 	destination *Destination
 	address     string
 	server      *http.Server
+	listener    net.Listener
 
 	mu       sync.Mutex
 	received []relaytest.Received
@@ -46,7 +47,7 @@ func (f *farEnd) start(address string) {
 	}
 	f.address = listener.Addr().String()
 	server := &http.Server{Handler: f, ErrorLog: discardLog()}
-	f.server = server
+	f.server, f.listener = server, listener
 	go func() { _ = server.Serve(listener) }()
 }
 
@@ -100,5 +101,6 @@ func (f *farEnd) Stop(t testing.TB) (start func()) {
 	if err := f.server.Close(); err != nil {
 		t.Error(err)
 	}
+	_ = f.listener.Close() // the server's when it serves, which may not be yet
 	return func() { f.start(f.address) }
 }
