@@ -110,19 +110,15 @@ func (s *session) readyWAL(ctx context.Context, bytes int) error {
 		return nil
 	}
 	s.say("make %s MB of WAL files", formatNumber(float64(bytes/1_000_000)))
-	conn, err := pgx.Connect(ctx, s.url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.Background())
 	const file = 16 << 20
-	for range bytes / file {
-		if _, err := conn.Exec(ctx, "select pg_logical_emit_message(false, 'bench', 'the file is in use'), pg_switch_wal()"); err != nil {
+	fill := fmt.Sprintf("select pg_logical_emit_message(false, 'bench', 'the file is in use'), pg_switch_wal() from generate_series(1, %d)",
+		bytes/file)
+	for _, sql := range []string{fill, "checkpoint"} {
+		if err := s.admin(ctx, sql); err != nil {
 			return fmt.Errorf("make WAL files: %w", err)
 		}
 	}
-	_, err = conn.Exec(ctx, "checkpoint")
-	return err
+	return nil
 }
 
 // createDatabase makes an empty database and returns its URL.
