@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 		f := &farEnd{t: t}
 		f.start("127.0.0.1:0")
 		t.Cleanup(func() { _ = f.server.Close() })
-		f.destination = newDestination(t, "http://"+f.address+"/in", func(c *Config) {
+		f.destination = newDestination(t, "http://"+f.listener.Addr().String()+"/in", func(c *Config) {
 			c.Signing.Hex = true
 			c.Endpoint.SecretFiles = []string{secretFile(t, "s3cret")}
 		})
@@ -30,7 +30,6 @@ func TestConformance(t *testing.T) {
 type farEnd struct {
 	t           testing.TB
 	destination *Destination
-	address     string
 	server      *http.Server
 	listener    net.Listener
 
@@ -45,7 +44,6 @@ func (f *farEnd) start(address string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.address = listener.Addr().String()
 	server := &http.Server{Handler: f, ErrorLog: discardLog()}
 	f.server, f.listener = server, listener
 	go func() { _ = server.Serve(listener) }()
@@ -102,5 +100,5 @@ func (f *farEnd) Stop(t testing.TB) (start func()) {
 		t.Error(err)
 	}
 	_ = f.listener.Close() // the server's when it serves, which may not be yet
-	return func() { f.start(f.address) }
+	return func() { f.start(f.listener.Addr().String()) }
 }

@@ -88,8 +88,8 @@ func keyIn(partition int32, n int) string {
 	}
 }
 
-// everything returns the ids in the topic, by key and in order. It waits for n of them; for long, since a reader whose broker is
-// slow to answer asks again only after seconds.
+// everything returns the ids in the topic, by key and in order. It waits for n of them, for long if other tests
+// have the processors.
 func everything(t *testing.T, c *kfake.Cluster, n int) map[string][]string {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("t"),
