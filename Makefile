@@ -21,7 +21,7 @@ bench: ## the figures of docs/benchmarks.md
 	go run ./bench drain && go run ./bench latency && go run ./bench http && go run ./bench blackhole && go run ./bench enqueue && go run ./bench kafka
 
 lint: ## go vet, and golangci-lint with .golangci.yml
-	go vet ./... ./outbox/... ./bench/... && golangci-lint run ./... && cd outbox && golangci-lint run ./...
+	go vet ./... ./outbox/... ./bench/... && golangci-lint run ./... ./outbox/... ./bench/...
 
 demo: ## the whole story in fifteen seconds
 	go run ./cmd/pillarbox demo --duration 15s

@@ -84,7 +84,7 @@ func (h *holed) round(ctx context.Context, s *session, log *eventLog) (err error
 	if err != nil {
 		return err
 	}
-	defer hole.close()
+	defer func() { err = errors.Join(err, hole.close()) }()
 
 	healthy, err := h.othersPerSecond(ctx, s, log, r, r.endpoint(endpointName(0)))
 	if err != nil {

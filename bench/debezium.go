@@ -125,7 +125,7 @@ create publication %[1]s for table %[1]s with (publish = 'insert')`, name)
 func (b *beside) run(
 	ctx context.Context, log *eventLog, client *kgo.Client, name string, n int, started func() error,
 ) (took time.Duration, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("Debezium took more than five minutes"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("it took Debezium more than five minutes"))
 	defer cancel()
 	connector, err := connectorSettings(log.url, name)
 	if err != nil {

@@ -66,7 +66,7 @@ func (k *toKafka) measure(ctx context.Context, s *session) (_ *report, err error
 	}
 	defer steady.pool.Close()
 	// What a broker does first it does slowly.
-	if _, err := k.producer(ctx, s, min(k.events, 50_000)); err != nil {
+	if _, err := k.producer(ctx, min(k.events, 50_000)); err != nil {
 		return nil, err
 	}
 	for n := range s.rounds {
@@ -104,7 +104,7 @@ func (k *toKafka) round(ctx context.Context, s *session, log, steady *eventLog) 
 		return err
 	}
 	k.report.add("textbook_single_per_s", single)
-	bare, err := k.producer(ctx, s, k.events)
+	bare, err := k.producer(ctx, k.events)
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func bareRecord(topic string, e *relay.Event) *kgo.Record {
 }
 
 // producer sends n events out of memory, with nothing but the client, and returns the records per second.
-func (k *toKafka) producer(ctx context.Context, s *session, n int) (float64, error) {
+func (k *toKafka) producer(ctx context.Context, n int) (float64, error) {
 	topic, err := k.newTopic(ctx)
 	if err != nil {
 		return 0, err

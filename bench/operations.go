@@ -44,7 +44,7 @@ func operationsFlags(flags *flag.FlagSet) measurement {
 	return o.measure
 }
 
-func (o *operations) measure(ctx context.Context, s *session) (*report, error) {
+func (o *operations) measure(ctx context.Context, s *session) (_ *report, err error) {
 	if o.pending < 1 || o.quarantined < 1 || o.failed < 1 || o.ledger < o.quarantined+o.failed || o.pages < 1 {
 		return nil, errors.New("--pending, --quarantined, --failed and --pages must be at least 1, and --ledger at least the second and " +
 			"the third together")
@@ -62,7 +62,7 @@ func (o *operations) measure(ctx context.Context, s *session) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
+	defer func() { err = errors.Join(err, stop()) }()
 	for n := range s.rounds {
 		s.say("round %d of %d", n+1, s.rounds)
 		if err := o.round(ctx, s, log, site); err != nil {
@@ -111,7 +111,7 @@ select $1, max(seq), max(seq), max(seq), now(), 'the benchmark', 'bench' from ou
 }
 
 // serve runs what `pillarbox run` runs, and returns its address.
-func (o *operations) serve(ctx context.Context, log *eventLog) (site string, stop func(), err error) {
+func (o *operations) serve(ctx context.Context, log *eventLog) (site string, stop func() error, err error) {
 	text := fmt.Sprintf(`
 database: {url: "%s"}
 listen: 127.0.0.1:0
@@ -129,10 +129,11 @@ destinations:
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- process.Run(ctx) }()
-	return "http://" + process.Addr, func() {
+	return "http://" + process.Addr, func() error {
 		cancel()
-		<-done
+		err := <-done
 		process.Close()
+		return err
 	}, nil
 }
 
@@ -140,7 +141,7 @@ func (o *operations) round(ctx context.Context, s *session, log *eventLog, site 
 	if err := o.status(ctx, s, log); err != nil {
 		return err
 	}
-	pages, err := o.crawl(ctx, s, site)
+	pages, err := o.crawl(ctx, site)
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (o *operations) add(s *session, what string, visits []visit) {
 }
 
 // crawl follows the links from the first page on, in the order in which they are found.
-func (o *operations) crawl(ctx context.Context, s *session, site string) ([]visit, error) {
+func (o *operations) crawl(ctx context.Context, site string) ([]visit, error) {
 	var visits []visit
 	queue, known := []string{"/"}, map[string]bool{"/": true}
 	for ; len(queue) > 0 && len(visits) < o.pages; queue = queue[1:] {

@@ -49,9 +49,9 @@ func (b *storeBench) cursors() []CursorRow {
 	return b.sharded().Cursors(b, b.dest)
 }
 
-// shardRequest is an acquisition of a shard of the bench's destination.
-func (b *storeBench) shardRequest(number, of int, owner string, ttl time.Duration) relay.AcquireRequest {
-	r := b.request(owner, ttl)
+// shardRequest is an acquisition of a shard of the bench's destination, for longTTL.
+func (b *storeBench) shardRequest(number, of int, owner string) relay.AcquireRequest {
+	r := b.request(owner, longTTL)
 	r.Shard = relay.Shard{Number: number, Of: of}
 	return r
 }
@@ -61,7 +61,7 @@ func (b *storeBench) leases(of int) []relay.LeaseID {
 	b.Helper()
 	leases := make([]relay.LeaseID, of)
 	for n := range leases {
-		leases[n] = b.acquire(b.shardRequest(n, of, fmt.Sprint("relay-", n), longTTL)).LeaseID
+		leases[n] = b.acquire(b.shardRequest(n, of, fmt.Sprint("relay-", n))).LeaseID
 	}
 	return leases
 }
@@ -81,7 +81,7 @@ func keyIn(shard, of, nth int) string {
 }
 
 func shardsRefused(b *storeBench) {
-	r := b.shardRequest(1, 2, "a", longTTL)
+	r := b.shardRequest(1, 2, "a")
 	_, ok, err := b.store.Acquire(b.Context(), r)
 	if ok || !errors.Is(err, relay.ErrShards) {
 		b.Fatalf("Acquire(%+v): got %v, %v, want an error that is relay.ErrShards", r, ok, err)
@@ -92,7 +92,7 @@ func shardsRefused(b *storeBench) {
 	if _, ok := b.Cursor(b, b.dest); ok {
 		b.Error("the destination has a cursor, want none")
 	}
-	l := b.acquire(b.shardRequest(0, 1, "a", longTTL))
+	l := b.acquire(b.shardRequest(0, 1, "a"))
 	check(b, "the shard of a destination in one piece", l.Shard.Number, 0)
 }
 
@@ -157,7 +157,7 @@ func shardsReadCut(b *storeBench) {
 }
 
 func shardsNew(b *storeBench) {
-	r := b.shardRequest(2, 3, "a", longTTL)
+	r := b.shardRequest(2, 3, "a")
 	r.Topics = relay.Topics{"t"}
 	l := b.acquire(r)
 	check(b, "the id", l.LeaseID, relay.LeaseID{Destination: b.dest, Shard: r.Shard, Owner: "a", Epoch: l.Epoch, TTL: longTTL})
@@ -173,7 +173,7 @@ func shardsNew(b *storeBench) {
 	}
 
 	last := b.insert(relay.Event{}, relay.Event{})[1]
-	r = b.in(b.T, "at the end").shardRequest(1, 2, "a", longTTL)
+	r = b.in(b.T, "at the end").shardRequest(1, 2, "a")
 	r.StartAtEnd = true
 	b.acquire(r)
 	r.Shard.Number, r.StartAtEnd = 0, false // by now it is not new
@@ -189,7 +189,7 @@ func shardsRace(b *storeBench) {
 	var wg sync.WaitGroup
 	for n := range of {
 		wg.Go(func() {
-			r := b.shardRequest(n, of, fmt.Sprint("relay-", n), longTTL)
+			r := b.shardRequest(n, of, fmt.Sprint("relay-", n))
 			if _, ok, err := b.store.Acquire(b.Context(), r); !ok || err != nil {
 				b.Errorf("Acquire(%+v): got %v, %v, want the lease", r, ok, err)
 			}
@@ -204,13 +204,13 @@ func shardsRace(b *storeBench) {
 
 func shardsMismatch(b *storeBench) {
 	other := b.in(b.T, "in one piece")
-	b.acquire(b.shardRequest(0, 3, "a", longTTL))
+	b.acquire(b.shardRequest(0, 3, "a"))
 	other.acquire(other.request("a", longTTL))
 	before, whole := b.cursors(), other.cursors()
 	for _, r := range []relay.AcquireRequest{
-		b.request("b", longTTL), b.shardRequest(0, 1, "b", longTTL), b.shardRequest(0, 2, "b", longTTL),
-		b.shardRequest(1, 2, "b", longTTL), b.shardRequest(0, 4, "a", longTTL), b.shardRequest(3, 4, "b", longTTL),
-		other.shardRequest(0, 2, "a", longTTL), other.shardRequest(1, 2, "b", longTTL),
+		b.request("b", longTTL), b.shardRequest(0, 1, "b"), b.shardRequest(0, 2, "b"),
+		b.shardRequest(1, 2, "b"), b.shardRequest(0, 4, "a"), b.shardRequest(3, 4, "b"),
+		other.shardRequest(0, 2, "a"), other.shardRequest(1, 2, "b"),
 	} {
 		if _, ok, err := b.store.Acquire(b.Context(), r); ok || !errors.Is(err, relay.ErrShards) {
 			b.Errorf("Acquire(%+v): got %v, %v, want an error that is relay.ErrShards", r, ok, err)
@@ -221,10 +221,10 @@ func shardsMismatch(b *storeBench) {
 }
 
 func shardsLeases(b *storeBench) {
-	first := b.acquire(b.shardRequest(0, 2, "a", longTTL)).LeaseID
-	second := b.acquire(b.shardRequest(1, 2, "b", longTTL)).LeaseID
-	check(b, "the holder of shard 0", b.refused(b.shardRequest(0, 2, "c", longTTL)).Owner, "a")
-	check(b, "the holder of shard 1", b.refused(b.shardRequest(1, 2, "c", longTTL)).Owner, "b")
+	first := b.acquire(b.shardRequest(0, 2, "a")).LeaseID
+	second := b.acquire(b.shardRequest(1, 2, "b")).LeaseID
+	check(b, "the holder of shard 0", b.refused(b.shardRequest(0, 2, "c")).Owner, "a")
+	check(b, "the holder of shard 1", b.refused(b.shardRequest(1, 2, "c")).Owner, "b")
 
 	first.TTL = shortTTL
 	for _, l := range []relay.LeaseID{first, second} {
@@ -232,7 +232,7 @@ func shardsLeases(b *storeBench) {
 			b.Fatal(err)
 		}
 	}
-	next := b.acquireExpired(b.shardRequest(0, 2, "b", longTTL)) // a renewal of one prolongs no other
+	next := b.acquireExpired(b.shardRequest(0, 2, "b")) // a renewal of one prolongs no other
 	check(b, "the takeover is unclean", next.Unclean, true)
 	check(b, "its crash count", next.CrashCount, 1)
 	check(b, "the crash count of the other shard", b.cursors()[1].CrashCount, 0)
@@ -251,12 +251,12 @@ func shardsLeases(b *storeBench) {
 
 // shardsFence uses a lease for the other shard, which has the same owner but another epoch.
 func shardsFence(b *storeBench) {
-	first := b.acquire(b.shardRequest(0, 2, "a", longTTL)).LeaseID
+	first := b.acquire(b.shardRequest(0, 2, "a")).LeaseID
 	if err := b.store.Release(b.Context(), first); err != nil {
 		b.Fatal(err)
 	}
-	b.acquire(b.shardRequest(0, 2, "a", longTTL))
-	forged := b.acquire(b.shardRequest(1, 2, "a", longTTL)).LeaseID
+	b.acquire(b.shardRequest(0, 2, "a"))
+	forged := b.acquire(b.shardRequest(1, 2, "a")).LeaseID
 	forged.Shard.Number = 0
 	before := b.cursors()
 	for name, call := range map[string]func() error{
