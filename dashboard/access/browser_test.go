@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,28 +13,14 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/pillarbox-dev/pillarbox/dashboard/access"
+	"github.com/pillarbox-dev/pillarbox/internal/browsertest"
 )
 
 // browser starts a real one, for which every name is this machine. Without TLS and with another name than localhost it sends no
 // Sec-Fetch-Site: what is left is what old browsers send.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("there is no Chromium: apt-get install chromium")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
-		chromedp.NoSandbox, // the tests may be run by root, whom Chromium gives no sandbox
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute),
-		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1"))
-	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(stop)
-	ctx, leave := chromedp.NewContext(ctx)
-	t.Cleanup(leave)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start %s: %v", program, err)
-	}
-	return ctx
+	return browsertest.Start(t, chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1"))
 }
 
 // steps runs steps in a browser, and returns the text of the page that they lead to.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,30 +31,11 @@ type tab struct {
 	problems []string
 }
 
-// newTab starts a browser of its own for a test, and ends it with the test. A browser that is missing fails the test.
+// newTab is the first tab of a browser of its own.
 func newTab(t *testing.T) *tab {
 	t.Helper()
-	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			program = found
-			break
-		}
-	}
-	if program == "" {
-		t.Fatal("there is no Chromium: apt-get install chromium")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, // the tests may be run by root, whom Chromium gives no sandbox
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
-	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(stop)
-	ctx, leave := chromedp.NewContext(ctx)
-	t.Cleanup(leave)
+	ctx := Start(t)
 	b := &tab{t: t, ctx: ctx}
-	if err := chromedp.Do(ctx); err != nil { // without a time limit, which would be the browser's
-		t.Fatalf("start %s: %v", program, err)
-	}
 	if err := chromedp.Listen(ctx, b.note); err != nil {
 		t.Fatal(err)
 	}
