@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -54,13 +53,12 @@ func (w *memoryWatch) sample() {
 func (w *memoryWatch) finish() (peaks, error) {
 	close(w.stop)
 	p := peaks{heap: <-w.heap}
-	status, err := os.Open("/proc/self/status")
+	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return p, err
 	}
-	defer status.Close()
-	for lines := bufio.NewScanner(status); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			var kilobytes uint64
 			if _, err := fmt.Sscanf(value, "%d kB", &kilobytes); err != nil {
 				return p, fmt.Errorf("read VmHWM of /proc/self/status: %w", err)

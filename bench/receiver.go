@@ -145,7 +145,7 @@ func (b *blackHole) close() error {
 	err := b.listener.Close()
 	b.done.Wait()
 	for _, conn := range b.open {
-		conn.Close()
+		err = errors.Join(err, conn.Close())
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func Start(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	if program == "" {
 		t.Fatal("there is no Chromium: apt-get install chromium")
 	}
-	// What it keeps in the temporary folder it leaves there when it is ended. The path is short, since that of a socket may have 107 bytes.
+	// It also keeps its sockets in here, since it leaves them behind. The path of one may have 107 bytes, and t.TempDir's is long.
 	dir, err := os.MkdirTemp("", "browser")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +30,7 @@ func Start(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	})
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, // the tests may be run by root, whom Chromium gives no sandbox
-		chromedp.UserDataDir(t.TempDir()), chromedp.Env("TMPDIR="+dir), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.UserDataDir(filepath.Join(dir, "profile")), chromedp.Env("TMPDIR="+dir), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.WSURLReadTimeout(time.Minute))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), append(options, more...)...)
 	t.Cleanup(stop)
