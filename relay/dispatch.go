@@ -131,6 +131,7 @@ func (t *tenure) judge(c *call, i, j int, now time.Time, attempts []Attempt) []A
 		}
 		t.learn(c.endpoint, o, now)
 		v := t.policy.decide(o, d.before, c.probe, t.chance())
+		t.countUncertain(d, o, v)
 		if stopped && v.status != StatusPublished && v.status != StatusQuarantined {
 			behind = append(behind, d)
 			continue
@@ -139,7 +140,6 @@ func (t *tenure) judge(c *call, i, j int, now time.Time, attempts []Attempt) []A
 			Delivery: c.batch[i], Outcome: o, Decision: v.status, Code: v.code, Took: c.took,
 			Age: d.age + now.Sub(d.readAt), NextIn: v.nextIn,
 		})
-		t.countUncertain(d, o, v)
 		t.highest = max(t.highest, d.Seq)
 		switch v.status {
 		case StatusPublished:

@@ -160,6 +160,39 @@ func TestUncertainAtShutdown(t *testing.T) {
 	})
 }
 
+// A batch whose answer is lost may have arrived as a whole: those behind the first of a lane are tried again uncharged, but they
+// are possible duplicates too, and say so.
+func TestUncertainBehindTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, notices := &relaytest.Memory{}, &counter{}
+		lost := true
+		dest := &recorder{answer: func(context.Context, relay.Delivery) relay.Outcome {
+			if lost {
+				return relay.Outcome{Kind: relay.Retry, Code: "RESET", Uncertain: true}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		}}
+		store.Enqueue(relay.Event{ID: "a", Key: "k"}, relay.Event{ID: "b", Key: "k"}, relay.Event{ID: "c", Key: "k"})
+		stop := startRelay(t, relay.Config{Store: store, Observer: notices},
+			relay.DestinationConfig{Destination: batches{dest}, Retry: relay.RetryPolicy{Base: time.Second, Max: time.Second}})
+		time.Sleep(500 * time.Millisecond)
+		lost = false
+		if got := notices.count(); got != 3 {
+			t.Errorf("%d possible duplicates were noticed, want 3", got)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if got, want := dest.ids(), []string{"a", "b", "c", "a", "b", "c"}; !slices.Equal(got, want) {
+			t.Fatalf("delivered %v, want %v", got, want)
+		}
+		for _, d := range dest.got[4:] { // the first was charged: its attempt says it
+			if !d.PossibleDuplicate {
+				t.Errorf("%s was sent again and not called a possible duplicate", d.ID)
+			}
+		}
+	})
+}
+
 // A takeover whose answer is lost has made rows due that were in flight. What is sent again is counted all the same.
 func TestLostRecoverAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

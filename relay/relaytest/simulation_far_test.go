@@ -103,6 +103,9 @@ func (d door) MaxBatch() int { return d.batch }
 
 // Deliver tries the batch in order. What follows a delivery that has to be tried again is not tried when it has the same key.
 func (d door) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
+	if chance := d.chance(&batch[0]); len(batch) > 1 && chance.IntN(20) == 0 && !d.w.isCalm() {
+		return d.cutOff(batch)
+	}
 	outcomes := make([]relay.Outcome, len(batch))
 	stopped := map[string]bool{}
 	for i := range batch {
@@ -116,6 +119,19 @@ func (d door) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outco
 			stopped[b.Key] = true
 		}
 	}
+	return outcomes
+}
+
+// cutOff takes the batch in as a whole, as a broker takes a record batch, and its answer is lost: each may have arrived.
+func (d door) cutOff(batch []relay.Delivery) []relay.Outcome {
+	outcomes := make([]relay.Outcome, len(batch))
+	for i := range batch {
+		outcomes[i] = relay.Outcome{Kind: relay.Retry, Code: "RESET", Uncertain: true}
+		if d.w.classOf(batch[i].ID) == plain {
+			d.w.accept(d.p, d.farSide, &batch[i])
+		}
+	}
+	d.w.reach("batch cut off")
 	return outcomes
 }
 

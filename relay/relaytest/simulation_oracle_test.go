@@ -19,6 +19,7 @@ type track struct {
 	everRejected                     bool
 	discarded                        bool
 	again                            bool // an operator set it going again out of its lane: it has lost its place
+	suspected                        bool // a relay said that it may have arrived more than once
 	charged                          int  // attempts that may be charged
 	lost                             int  // how often it was in the hands of an owner that ended without a word
 }
@@ -131,6 +132,7 @@ func (w *world) judgeStart(p *process, far *farSide, f *fact, d *relay.Delivery,
 	case now.Before(f.available):
 		w.violateLocked(f.id, "not before it is available: %s was delivered to %s %v early", f.id, far.name, f.available.Sub(now))
 	}
+	t.suspected = t.suspected || d.PossibleDuplicate
 	row, found := w.store.Delivery(far.name, f.seq)
 	if found && (final(row.Status) || row.Status == relay.StatusQuarantined) {
 		w.violateLocked(f.id, "duplicates only of what was in flight: %s was delivered to %s again after it was %s",
@@ -251,21 +253,23 @@ func (w *world) decided(destination string, attempts []relay.Attempt) {
 	defer w.mu.Unlock()
 	for _, a := range attempts {
 		f := w.facts[a.Delivery.ID]
-		if f == nil || a.Decision != relay.StatusQuarantined {
+		if f == nil {
 			continue
 		}
-		w.track(f, destination).quarantined = true
+		t := w.track(f, destination)
+		t.suspected = t.suspected || a.Outcome.Uncertain
+		t.quarantined = t.quarantined || a.Decision == relay.StatusQuarantined
 	}
 }
 
-// stoppedCleanly judges the end of a process that was asked to stop.
+// stoppedCleanly judges the end of a process that was asked to stop. A lease that it had lost by time is free already.
 func (w *world) stoppedCleanly(p *process) {
 	if p.isDead() {
 		return
 	}
 	for _, e := range w.plan.ends {
 		for shard, c := range w.store.Cursors(e.name) {
-			if c.Owner == p.owner {
+			if c.Owner == p.owner && c.ExpiresAt.After(time.Now()) {
 				w.violate("", "a clean stop frees the lease: %s still has that of %s, shard %d: %+v", p.owner, e.name, shard, c)
 			}
 		}
@@ -354,6 +358,9 @@ func (w *world) judgeEnd(e endPlan, f *fact, t *track, row relaytest.DeliveryRow
 	}
 	if row.Attempts > t.charged+t.lost {
 		bad("an outage charges nothing: %d attempts on record", row.Attempts)
+	}
+	if t.accepted > 1 && !t.suspected && !t.again {
+		bad("duplicates are never silent: it arrived %d times", t.accepted)
 	}
 	switch row.Status {
 	case relay.StatusPublished:

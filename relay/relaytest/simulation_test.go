@@ -33,7 +33,7 @@ var sometimes = []string{
 	"settle failed", "settle answer lost", "claim answer lost", "recover answer lost", "lease lost at settle", "taken over",
 	"stopped", "killed", "killed by an event", "frozen past the lease", "cut off past the lease", "zombie arrives",
 	"rejected", "uncertain", "duplicate", "released delivery", "exhausted", "crashed relay", "breach of contract", "no ledger",
-	"postponed", "batch of one lane", "batch of many lanes", "held by a quarantine", "lanes cut", "woken",
+	"postponed", "batch of one lane", "batch of many lanes", "batch cut off", "held by a quarantine", "lanes cut", "woken",
 	"discarded", "discarded in a held lane", "retried by an operator", "paused",
 	"sharded", "shared by several relays", "resharded", "resharded after a crash", "resharded with shards apart", "reshard refused",
 }
