@@ -106,24 +106,33 @@ func TestStoppedPastTheLease(t *testing.T) {
 	}
 }
 
-// stopInFlight stops a relay when all its calls are under way, so that none is just about to start, and it holds no lock. What
-// it returns lets the calls be answered.
+// stopInFlight stops a relay when all that it may start is under way, so that no call is just about to start, and it holds no
+// lock. What it returns lets the calls be answered. None is held up for so long that it would be made again.
 func (b *bench) stopInFlight(p *process) (release func()) {
 	b.Helper()
-	for {
+	for began := time.Now(); time.Since(began) < patience; {
 		release = b.receiver.hold(p.args.Name)
 		b.Cleanup(release)
-		eventually(b.T, "all calls are held up", func() bool { return b.receiver.held.Load() == concurrency })
-		time.Sleep(100 * time.Millisecond) // what came before is settled
-		p.signal(syscall.SIGSTOP)
-		time.Sleep(100 * time.Millisecond) // what it has printed is read
-		if b.free() {
-			return release
+		if within(time.Second, b.startsNothing) {
+			time.Sleep(100 * time.Millisecond) // what came before is settled
+			p.signal(syscall.SIGSTOP)
+			time.Sleep(100 * time.Millisecond) // what it has printed is read
+			if b.free() {
+				return release
+			}
+			p.signal(syscall.SIGCONT)
 		}
-		b.repeats = true // the calls that were held up for too long are made again
-		p.signal(syscall.SIGCONT)
 		release()
+		b.moreArrive()
 	}
+	b.Fatalf("not within %v: the relay stands with all its calls under way", patience)
+	return nil
+}
+
+// startsNothing tells whether so much is held up that the relay can start no other call.
+func (b *bench) startsNothing() bool {
+	calls, lanes := b.receiver.heldUp()
+	return calls == concurrency || lanes == keys
 }
 
 // PostgreSQL is restarted under load, in good order and like after a crash; relay and producers find it again. A relay whose

@@ -112,7 +112,7 @@ func (b *bench) relay(args processArgs) *process {
 
 // free tells whether nobody keeps the lock that every relay needs.
 func (b *bench) free() bool {
-	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 	defer cancel()
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {

@@ -74,13 +74,13 @@ func (b *bench) collect(cluster *kafkatest.Cluster) {
 	})
 }
 
-func parcelOf(r *kgo.Record) parcel {
+func parcelOf(r *kgo.Record) *parcel {
 	said := map[string]string{}
 	for _, h := range r.Headers {
 		said[h.Key] = string(h.Value)
 	}
 	seq, _ := strconv.ParseInt(said["seq"], 10, 64)
-	return parcel{Owner: said["owner"], Deliveries: []parcelDelivery{{
+	return &parcel{Owner: said["owner"], Deliveries: []parcelDelivery{{
 		Seq: seq, ID: said["eventId"], Key: string(r.Key), PossibleDuplicate: said["possibleDuplicate"] == "true",
 	}}}
 }

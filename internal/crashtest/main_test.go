@@ -248,9 +248,17 @@ const patience = 60 * time.Second
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
+	if !within(patience, done) {
+		t.Fatalf("not within %v: %s", patience, what)
+	}
+}
+
+// within waits for something, but not for longer than that.
+func within(limit time.Duration, done func() bool) bool {
 	for began := time.Now(); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %v: %s", patience, what)
+		if time.Since(began) > limit {
+			return false
 		}
 	}
+	return true
 }

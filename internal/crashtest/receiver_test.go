@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -80,8 +79,7 @@ type receiver struct {
 	arrivals []arrival
 	inbox    map[string]bool // by event id
 	holding  map[string]chan struct{}
-
-	held atomic.Int64 // answers that are kept back
+	held     map[*parcel]bool // whose answers are kept back
 }
 
 type arrival struct {
@@ -91,7 +89,7 @@ type arrival struct {
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{inbox: map[string]bool{}, holding: map[string]chan struct{}{}}
+	r := &receiver{inbox: map[string]bool{}, holding: map[string]chan struct{}{}, held: map[*parcel]bool{}}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	r.url = server.URL
@@ -104,27 +102,44 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest) // cut off by a kill: it never arrived
 		return
 	}
-	hold := r.arrive(p)
+	hold := r.arrive(&p)
 	if hold == nil {
 		return
 	}
-	r.held.Add(1)
-	defer r.held.Add(-1)
 	select {
 	case <-hold:
 	case <-request.Context().Done(): // it does not wait any longer
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.held, &p)
 }
 
 // arrive notes what has arrived. The answer is held back until what it returns is closed, unless that is nil.
-func (r *receiver) arrive(p parcel) (hold chan struct{}) {
+func (r *receiver) arrive(p *parcel) (hold chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range p.Deliveries {
 		r.arrivals = append(r.arrivals, arrival{d, p.Owner})
 		r.inbox[d.ID] = true
 	}
-	return r.holding[p.Owner]
+	if hold = r.holding[p.Owner]; hold != nil {
+		r.held[p] = true
+	}
+	return hold
+}
+
+// heldUp returns how many calls are held up, and how many keys are in them.
+func (r *receiver) heldUp() (calls, lanes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	busy := map[string]bool{}
+	for p := range r.held {
+		for _, d := range p.Deliveries {
+			busy[d.Key] = true
+		}
+	}
+	return len(r.held), len(busy)
 }
 
 // hold keeps answers to a relay back until what it returns is called.

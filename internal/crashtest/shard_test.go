@@ -63,7 +63,10 @@ func (b *bench) killInFlight(p *process) {
 	b.Helper()
 	release := b.receiver.hold(p.args.Name)
 	b.Cleanup(release)
-	eventually(b.T, "calls are held up", func() bool { return b.receiver.held.Load() > 0 })
+	eventually(b.T, "calls are held up", func() bool {
+		calls, _ := b.receiver.heldUp()
+		return calls > 0
+	})
 	p.signal(syscall.SIGKILL)
 	p.killed()
 	release()
