@@ -121,7 +121,7 @@ create publication %[1]s for table %[1]s with (publish = 'insert')`, name)
 	return rate, nil
 }
 
-// run starts Debezium, waits for n records, and stops it. It returns the time from the first record to the last.
+// run starts Debezium, waits for n records, and ends it. It returns the time from the first record to the last.
 func (b *beside) run(
 	ctx context.Context, log *eventLog, client *kgo.Client, name string, n int, started func() error,
 ) (took time.Duration, err error) {
@@ -140,7 +140,11 @@ func (b *beside) run(
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, worker.Stop()) }()
+	defer func() {
+		ending, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), time.Minute, errors.New("its slot is still in use a minute after its end"))
+		defer cancel()
+		err = errors.Join(err, worker.Kill(), awaitSlot(ending, log, name, false))
+	}()
 	go func() {
 		select {
 		case <-worker.Ended():
@@ -148,7 +152,7 @@ func (b *beside) run(
 		case <-ctx.Done():
 		}
 	}()
-	if err := awaitSlot(ctx, log, name); err != nil {
+	if err := awaitSlot(ctx, log, name, true); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, worker.Log())
 	}
 	if err := started(); err != nil {
@@ -171,18 +175,21 @@ func (b *beside) run(
 	return took, sleep(ctx, 2*time.Second) // it writes its offsets each second
 }
 
-// awaitSlot waits until the connector reads the WAL.
-func awaitSlot(ctx context.Context, log *eventLog, name string) error {
-	for active := false; !active; {
+// awaitSlot waits until the connector reads the WAL, or has let go of it.
+func awaitSlot(ctx context.Context, log *eventLog, name string, active bool) error {
+	for {
+		const sql = "select coalesce(bool_or(active), false) from pg_replication_slots where slot_name = $1"
+		var is bool
+		if err := log.pool.QueryRow(ctx, sql, name).Scan(&is); err != nil {
+			return fmt.Errorf("look for the slot of Debezium: %w", err)
+		}
+		if is == active {
+			return nil
+		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("wait for the slot of Debezium: %w", err)
 		}
-		const sql = "select coalesce(bool_or(active), false) from pg_replication_slots where slot_name = $1"
-		if err := log.pool.QueryRow(ctx, sql, name).Scan(&active); err != nil {
-			return fmt.Errorf("look for the slot of Debezium: %w", err)
-		}
 	}
-	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -69,11 +69,9 @@ func (c *Cluster) StartConnect(name string, worker, connector map[string]string)
 // Ended is closed when the worker has ended.
 func (k *Connect) Ended() <-chan struct{} { return k.process.done }
 
-// PID returns the process id.
-func (k *Connect) PID() int { return k.process.pid }
-
 // Log returns the end of what the worker has logged.
 func (k *Connect) Log() string { return serverlog.Tail(k.log, 0) }
 
-// Stop lets it write its offsets and waits.
-func (k *Connect) Stop() error { return k.process.end(syscall.SIGTERM) }
+// Kill ends the worker as a crash does; the next one goes on from the offsets that were written last. A stop in good order would wait
+// for the connector's threads, with Debezium for as long as its executor.shutdown.timeout.ms says.
+func (k *Connect) Kill() error { return k.process.end(syscall.SIGKILL) }
