@@ -101,7 +101,7 @@ func (t *tenure) answered(c *call, now time.Time) {
 	t.calls--
 	t.underWay = slices.DeleteFunc(t.underWay, func(other *call) bool { return other == c })
 	for len(c.outcomes) < len(c.deliveries) {
-		c.outcomes = append(c.outcomes, Outcome{Code: "NO_OUTCOME", Message: "the destination gave no outcome for this delivery"})
+		c.outcomes = append(c.outcomes, Outcome{Code: "NO_OUTCOME", Message: "the destination gave no outcome for this delivery", Uncertain: true})
 	}
 	attempts := make([]Attempt, 0, len(c.deliveries))
 	for i := 0; i < len(c.deliveries); {

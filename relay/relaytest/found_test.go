@@ -193,6 +193,34 @@ func TestUncertainBehindTheFirst(t *testing.T) {
 	})
 }
 
+// A destination that forgets outcomes may have sent what they are about.
+func TestForgottenOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, notices := &relaytest.Memory{}, &counter{}
+		dest := forgetful{batches{&recorder{}}}
+		store.Enqueue(relay.Event{ID: "a"}, relay.Event{ID: "b"})
+		stop := startRelay(t, relay.Config{Store: store, Observer: notices}, relay.DestinationConfig{Destination: dest})
+		time.Sleep(time.Minute)
+		stop()
+		if got, want := dest.ids(), []string{"a", "b", "b"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %v, want %v", got, want)
+		}
+		if row, _ := store.Delivery("d", 2); row.Status != relay.StatusPublished || row.Attempts != 2 {
+			t.Errorf("the delivery without an outcome ended as %+v, want it published by its second attempt", row)
+		}
+		if notices.count() != 1 {
+			t.Errorf("%d possible duplicates were noticed, want 1", notices.count())
+		}
+	})
+}
+
+// forgetful gives the outcome of the first of a batch alone.
+type forgetful struct{ batches }
+
+func (f forgetful) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
+	return f.batches.Deliver(ctx, batch)[:1]
+}
+
 // A takeover whose answer is lost has made rows due that were in flight. What is sent again is counted all the same.
 func TestLostRecoverAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
