@@ -60,9 +60,10 @@ func TestDemo(t *testing.T) {
 
 // Ctrl-C ends the demo early, with the reckoning.
 func TestDemoEndsEarly(t *testing.T) {
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var out, progress bytes.Buffer
+	var out bytes.Buffer
+	progress := listener{word: "the audit store is up", heard: func() { time.AfterFunc(2*time.Second, stop) }}
 	if err := (&program{stdout: &out, stderr: &progress}).run(ctx, []string{"--duration", "10m", "--listen", ""}); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
@@ -71,6 +72,20 @@ func TestDemoEndsEarly(t *testing.T) {
 			t.Errorf("the reckoning lacks %q:\n%s", want, out.String())
 		}
 	}
+}
+
+// listener keeps a story, and calls heard when a line of it has the word.
+type listener struct {
+	bytes.Buffer
+	word  string
+	heard func()
+}
+
+func (l *listener) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte(l.word)) {
+		l.heard()
+	}
+	return l.Buffer.Write(line)
 }
 
 // An audit store that breaks its word is found out: it forgets, it makes things up, it turns the order around.

@@ -54,7 +54,8 @@ func TestDemoFindsALie(t *testing.T) {
 // Ctrl-C ends the demo early, with the reckoning.
 func TestDemoEndsEarly(t *testing.T) {
 	p := start(t, "demo", "--duration", "10m")
-	time.Sleep(2 * time.Second)
+	within(t, time.Minute, "the live view", func() bool { return p.logged() != "" })
+	time.Sleep(time.Second) // something happens
 	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
