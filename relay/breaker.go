@@ -158,7 +158,7 @@ func (b *breaker) bad(now time.Time, o Outcome, limit int) (didOpen bool) {
 	case b.state == open || b.state == paused: // a straggler
 		return false
 	case b.state == probing:
-		didOpen = false
+		b.wait = max(b.wait, b.config.Probe/60) // it has none when it was paused while it was closed
 	case o.Kind == Unavailable:
 		didOpen = true
 		b.wait = b.config.Probe / 60 // doubled below

@@ -58,6 +58,22 @@ func TestBreakerOpensAtOnceWhenUnavailable(t *testing.T) {
 	}
 }
 
+// An endpoint that was paused while it answered, for what it answered, and is down when it is probed, is not probed without a rest.
+func TestBreakerBacksOffAfterAPause(t *testing.T) {
+	b := testBreaker()
+	b.pause(t0, CodeRejectStorm)
+	if got := b.until.Sub(t0); got != 5*time.Minute {
+		t.Errorf("first probe in %v, want 5m", got)
+	}
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		now := probe(t, &b)
+		b.bad(now, dialFailed, 8)
+		if got := b.until.Sub(now); got != want {
+			t.Errorf("next probe in %v, want %v", got, want)
+		}
+	}
+}
+
 func TestBreakerOpensAfterTroubleInARow(t *testing.T) {
 	b := testBreaker()
 	for i := range 9 {
