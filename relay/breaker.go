@@ -189,6 +189,20 @@ func (b *breaker) pause(now time.Time, code string) {
 	b.until = now.Add(b.config.PauseProbe)
 }
 
+// staysPaused is told of a Reject. It tells whether that, being the answer to a probe, says that what paused the endpoint goes on, and
+// keeps it paused then.
+func (b *breaker) staysPaused(now time.Time, o Outcome) bool {
+	if b.state != probing || !o.Pause && b.code != CodeRejectStorm {
+		return false
+	}
+	code := b.code
+	if o.Pause {
+		code = o.Code
+	}
+	b.pause(now, code)
+	return true
+}
+
 // abandon is told that a probe ended without an answer (a shutdown, or there was nothing to send): another may start.
 func (b *breaker) abandon() {
 	if b.state == probing {

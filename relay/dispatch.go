@@ -197,6 +197,9 @@ func (t *tenure) shutdown(o Outcome) bool {
 
 // learn tells the breaker and the guard of an endpoint what an outcome says about it.
 func (t *tenure) learn(e *endpoint, o Outcome, now time.Time) {
+	if o.Kind == Reject && e.breaker.staysPaused(now, o) {
+		return
+	}
 	var opened, didClose bool
 	switch {
 	case o.Kind == Released:

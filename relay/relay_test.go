@@ -85,6 +85,19 @@ type lone struct{ *script }
 func (lone) Endpoint(*relay.Event) string { return "" }
 func (lone) Several() bool                { return false }
 
+// notices counts what a relay notices.
+type notices struct {
+	relay.Unobserved
+	mu    sync.Mutex
+	count map[relay.NoticeKind]int
+}
+
+func (o *notices) Noticed(_ string, n relay.Notice) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.count[n.Kind]++
+}
+
 // harness runs relays over a store in memory, in a bubble of virtual time.
 type harness struct {
 	t     *testing.T
@@ -465,6 +478,57 @@ func TestRelayGuardPausesAStormOfRejects(t *testing.T) {
 		stop()
 		if n := len(h.statuses()); n != 1000 {
 			t.Errorf("%d rows after the resume, want 1000", n)
+		}
+	})
+}
+
+// The guard leaves one of several endpoints alone but for a probe: each costs one event, not another storm.
+func TestRelayGuardProbesAStormOfRejects(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Kind: relay.Reject, Code: "HTTP_400"} })
+		for i := range 500 {
+			h.commit(fmt.Sprint("a/", i), fmt.Sprint("e", i))
+		}
+		stop := h.start(func(d *relay.DestinationConfig) { d.Destination = routed{h.dest} })
+		h.wait(time.Minute)
+		storm := len(h.dest.deliveries())
+		h.wait(time.Hour)
+		if n := len(h.dest.deliveries()) - storm; n < 10 || n > 12 {
+			t.Errorf("%d events were rejected within an hour after the storm of %d, want one every 5 minutes", n, storm)
+		}
+		h.dest.answers(nil)
+		h.wait(10 * time.Minute)
+		stop()
+		if n := len(h.dest.deliveries()); n != 500 {
+			t.Errorf("%d deliveries when the storm is over, want all 500", n)
+		}
+	})
+}
+
+// An endpoint that says for each event that it is gone is paused, and nobody is told that it is back.
+func TestRelayIsNotBackWhileItIsGone(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(relay.Delivery) relay.Outcome {
+			return relay.Outcome{Kind: relay.Reject, Code: "HTTP_410_GONE", Pause: true}
+		})
+		h.commit("", "e1", "e2", "e3", "e4")
+		o := &notices{count: map[relay.NoticeKind]int{}}
+		r, err := relay.New(relay.Config{Store: h.store, Owner: "o", Observer: o, Logger: slog.New(slog.DiscardHandler),
+			Destinations: []relay.DestinationConfig{{Name: "d", Destination: h.dest, Concurrency: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(h.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		h.wait(12 * time.Minute)
+		cancel()
+		<-done
+		if n := len(h.dest.deliveries()); n != 3 {
+			t.Errorf("%d deliveries in 12 minutes, want the first and two probes", n)
+		}
+		if opened, closed := o.count[relay.NoticeBreakerOpen], o.count[relay.NoticeBreakerClosed]; opened != 1 || closed != 0 {
+			t.Errorf("the breaker opened %d times and closed %d times, want once and never", opened, closed)
 		}
 	})
 }
