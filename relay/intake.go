@@ -18,8 +18,8 @@ func (t *tenure) read(now time.Time) {
 		return
 	}
 	room := t.MaxInFlight - t.board.inMemory
-	limit := min(max(pageSize, t.maxBatch), t.MaxInFlight/2)
-	if room < min(limit, t.MaxInFlight/4) || t.board.bytes >= t.MaxInFlightBytes {
+	limit := min(max(pageSize, t.maxBatch), max(t.MaxInFlight/2, 1))
+	if room < max(min(limit, t.MaxInFlight/4), 1) || t.board.bytes >= t.MaxInFlightBytes {
 		return
 	}
 	q := Query{Limit: min(limit, room), MaxBytes: t.MaxInFlightBytes - t.board.bytes, Topics: t.Topics, Shard: t.shard}

@@ -551,6 +551,22 @@ func TestRelayStopsWhenTheLogWentBack(t *testing.T) {
 	})
 }
 
+// Who wants one event after the other, and nothing read ahead, gets it.
+func TestRelayWithRoomForAFew(t *testing.T) {
+	for most := range 4 {
+		bubble(t, func(h *harness) {
+			h.commit("a", "1", "2")
+			h.commit("", "3", "4", "5")
+			stop := h.start(func(d *relay.DestinationConfig) { d.MaxInFlight = most + 1 })
+			h.wait(time.Minute)
+			stop()
+			if n := len(h.dest.deliveries()); n != 5 {
+				t.Errorf("with room for %d: %d deliveries, want 5", most+1, n)
+			}
+		})
+	}
+}
+
 func TestRelayAvailableAtHoldsItsLane(t *testing.T) {
 	bubble(t, func(h *harness) {
 		h.store.Enqueue(relay.Event{ID: "a1", Topic: "t", Type: "T", Key: "a", AvailableIn: time.Hour})
