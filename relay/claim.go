@@ -212,7 +212,7 @@ func (t *tenure) claimed(c Claim, r Claimed, breaches breaches, now time.Time) {
 		d.before, d.readAt = open.Attempts, now
 		d.age = now.Sub(open.Event.CreatedAt) // by two clocks: good enough to be looked at
 		t.board.remember(d)
-		t.placeClaimed(d, c, breaches[open.Event.Seq])
+		t.placeClaimed(d, open, c, breaches[open.Event.Seq])
 	}
 }
 
@@ -242,16 +242,18 @@ func (t *tenure) redirect(d *delivery, open Open, to string) {
 }
 
 // placeClaimed finds the place of a delivery that came out of the ledger.
-func (t *tenure) placeClaimed(d *delivery, c Claim, breach *Outcome) {
+func (t *tenure) placeClaimed(d *delivery, open Open, c Claim, breach *Outcome) {
 	l := d.lane
 	if l != nil && !d.endpoint.spilled {
 		t.board.hold(l) // further rows may stand behind it
 	}
 	switch {
-	case t.isCulprit(d):
+	case t.isCulprit(open):
 		t.quarantineCulprit(d)
 	case t.hunting > 0:
 		t.untake(d)
+	case t.isSpent(open):
+		t.giveUp(d, open)
 	case breach != nil: // a repair, or a contract that is stricter now
 		t.refuse(d, *breach)
 	case d.AvailableIn > 0:

@@ -59,6 +59,11 @@ func (p policy) failed(v verdict, o Outcome, chance float64) verdict {
 		v.nextIn = max(p.retry.delay(v.attempts, chance), o.After)
 		return v
 	}
+	return p.exhausted(v)
+}
+
+// exhausted is what becomes of a delivery that has failed for the last time.
+func (p policy) exhausted(v verdict) verdict {
 	v.status = StatusQuarantined
 	v.message = strings.TrimSpace(fmt.Sprintf("gave up after %d attempts; the last: %s %s", v.attempts, v.code, v.message))
 	v.code = CodeExhausted

@@ -669,6 +669,29 @@ func TestRelayFindsTheEventThatKillsIt(t *testing.T) {
 	})
 }
 
+// When max_attempts is less than it was, what has failed as often is given up for that: no process ended over it.
+func TestRelayWithFewerAttemptsThanBefore(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"} })
+		h.commit("k", "a")
+		stop := h.start(func(d *relay.DestinationConfig) {
+			d.Retry.Delays = []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, 5 * time.Minute}
+		})
+		h.wait(time.Minute)
+		stop()
+		h.want("rows", h.statuses(), "a:FAILED/6/HTTP_500")
+		h.commit("k", "b")
+		h.dest.answers(nil)
+		stop = h.start(func(d *relay.DestinationConfig) { d.Retry.MaxAttempts = 3 })
+		h.wait(10 * time.Minute)
+		stop()
+		h.want("rows", h.statuses(), "a:QUARANTINED/6/EXHAUSTED", "b:PUBLISHED/1")
+		if row, _ := h.store.Delivery("d", 1); !strings.Contains(row.ErrorMessage, "HTTP_500") {
+			t.Errorf("message %q, want it to name the last error", row.ErrorMessage)
+		}
+	})
+}
+
 func TestRelayParksWhatFillsItsMemory(t *testing.T) {
 	bubble(t, func(h *harness) {
 		h.dest.takes = 100 * time.Millisecond

@@ -89,10 +89,25 @@ func (t *tenure) leaveIsolation() {
 }
 
 // isCulprit finds a delivery that killed the process: alone in flight while suspects were tried one by one, or charged
-// with all its attempts by crashes.
-func (t *tenure) isCulprit(d *delivery) bool {
-	_, found := t.culprits[d.Seq]
-	return found || d.before >= t.Retry.MaxAttempts
+// with the last of all its attempts by a crash.
+func (t *tenure) isCulprit(open Open) bool {
+	_, found := t.culprits[open.Event.Seq]
+	return found || t.isSpent(open) && open.LastErrorCode == CodeTakeover
+}
+
+// isSpent tells whether a claimed delivery has no attempt left.
+func (t *tenure) isSpent(open Open) bool { return open.Attempts >= t.Retry.MaxAttempts }
+
+// giveUp quarantines a delivery that has failed often enough without another attempt: max_attempts was more when it failed last.
+func (t *tenure) giveUp(d *delivery, open Open) {
+	v := t.policy.exhausted(verdict{attempts: d.before, code: open.LastErrorCode})
+	if t.CodeOnly {
+		v.message = ""
+	}
+	t.quarantine(d, v)
+	if d.lane != nil {
+		t.board.rest(d.lane)
+	}
 }
 
 func (t *tenure) quarantineCulprit(d *delivery) {
