@@ -58,3 +58,38 @@ func TestRelayStopsAtOnceWithEventsReadAhead(t *testing.T) {
 		}
 	})
 }
+
+// A stop gives the lease back also when it comes while the lease is being taken.
+func TestRelayStopsWhileItTakesOver(t *testing.T) {
+	for _, at := range []relaytest.Point{relaytest.AfterAcquire, relaytest.BeforeRecover, relaytest.AfterRecover} {
+		bubble(t, func(h *harness) {
+			h.commit("k", "a")
+			ctx, cancel := context.WithCancel(h.t.Context())
+			stops := func(call context.Context, p relaytest.Point) error {
+				if p != at {
+					return nil
+				}
+				cancel()
+				if at == relaytest.AfterAcquire {
+					return nil // the answer was on its way
+				}
+				return call.Err()
+			}
+			o := &notices{count: map[relay.NoticeKind]int{}}
+			r, err := relay.New(relay.Config{Store: relaytest.FaultyStore(h.store, stops), Owner: "relay", Observer: o,
+				Logger: slog.New(slog.DiscardHandler), Destinations: []relay.DestinationConfig{{Name: "d", Destination: h.dest}}})
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			if err := r.Run(ctx); err != nil {
+				h.t.Errorf("stopped %s: Run() = %v", at, err)
+			}
+			if c, _ := h.store.Cursor("d"); c.Owner != "" {
+				h.t.Errorf("stopped %s: the lease is still %s's, for %v", at, c.Owner, time.Until(c.ExpiresAt))
+			}
+			if o.count[relay.NoticeLeaseLost] > 0 || o.count[relay.NoticeStoreError] > 0 {
+				h.t.Errorf("stopped %s: noticed %v, want no lease lost and no error", at, o.count)
+			}
+		})
+	}
+}

@@ -13,8 +13,8 @@ func (t *tenure) takeOver(ctx context.Context) error {
 	t.log.Info("took the lease", "epoch", t.id.Epoch, "position", t.lease.Position, "unclean", t.lease.Unclean)
 	r, err := t.recoverLedger(ctx)
 	if err != nil {
-		t.err = ErrLeaseLost // it runs out by itself; another try follows
-		return t.err
+		t.err = err
+		return err
 	}
 	t.above = make(map[int64]struct{}, len(r.Above))
 	for _, seq := range r.Above {
@@ -38,18 +38,30 @@ func (t *tenure) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// recoverLedger tries until the lease has run out.
+// errStopped ends a tenure that was asked to stop before it knew what former owners left.
+var errStopped = errors.New("stopped before anything was done")
+
+// recoverLedger tries until most of the lease has run out. Its errors are ErrLeaseLost, after which another try follows when the rest
+// has run out as well, and errStopped.
 func (t *tenure) recoverLedger(ctx context.Context) (Recovered, error) {
 	for {
 		left := t.ttl*2/3 - time.Since(t.renewed)
-		if left <= 0 || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
+			return Recovered{}, errStopped
+		case left <= 0:
 			return Recovered{}, ErrLeaseLost
 		}
 		once, cancel := context.WithTimeout(ctx, left)
 		r, err := t.store.Recover(once, t.id, 2*t.MaxHeldLanes)
 		cancel()
-		if err == nil || errors.Is(err, ErrLeaseLost) {
-			return r, err
+		switch {
+		case err == nil:
+			return r, nil
+		case errors.Is(err, ErrLeaseLost):
+			return r, ErrLeaseLost
+		case ctx.Err() != nil: // the stop, and no failure
+			continue
 		}
 		t.report(fmt.Errorf("recover what the former owner left: %w", err))
 		sleep(ctx, t.writeFails.next())

@@ -297,13 +297,7 @@ func (t *tenure) end() {
 	}
 	t.workers.Wait() // their channels have room for all that they may still say
 	if clean {
-		ctx, cancel := context.WithTimeout(t.storeCtx, t.ttl)
-		defer cancel()
-		if err := t.store.Release(ctx, t.id); err != nil {
-			t.log.Warn("the lease was not given back; it expires by itself", "error", err)
-		} else {
-			t.observer.Noticed(t.Name, Notice{Kind: NoticeLeaseReleased})
-		}
+		t.release(t.storeCtx, t.id)
 	}
 	t.endStore()
 	t.timer.Stop()

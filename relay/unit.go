@@ -93,6 +93,9 @@ func (u *unit) turn(ctx context.Context, backoff *backoff) (wait time.Duration, 
 	}
 	switch {
 	case ctx.Err() != nil: // the end, and no failure
+		if ok {
+			u.release(ctx, lease.LeaseID)
+		}
 		return 0, nil
 	case err != nil:
 		u.report(err)
@@ -126,17 +129,33 @@ func (u *unit) work(ctx context.Context, lease Lease, sent time.Time) error {
 	if err := checkLog(lease.LastSeq, lease.Position, u.Name); err != nil {
 		u.report(err)
 		u.standBy(lease, err)
-		return errors.Join(err, u.store.Release(context.WithoutCancel(ctx), lease.LeaseID))
+		u.release(ctx, lease.LeaseID)
+		return err
 	}
 	t := newTenure(u, lease, sent)
 	err := t.run(ctx)
 	u.standBy(Lease{}, err)
+	if errors.Is(err, errStopped) {
+		u.release(ctx, lease.LeaseID)
+		return nil
+	}
 	if errors.Is(err, ErrLeaseLost) {
 		u.observer.Noticed(u.Name, Notice{Kind: NoticeLeaseLost})
 		u.log.Warn("lost the lease: another relay may have taken over", "epoch", lease.Epoch)
 		return nil
 	}
 	return err
+}
+
+// release gives a lease back at once, also when the context has ended.
+func (u *unit) release(ctx context.Context, id LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.ttl)
+	defer cancel()
+	if err := u.store.Release(ctx, id); err != nil {
+		u.log.Warn("the lease was not given back; it expires by itself", "error", err)
+		return
+	}
+	u.observer.Noticed(u.Name, Notice{Kind: NoticeLeaseReleased})
 }
 
 // checkLog notices a log whose numbers went back: the cursor would wait for ever, or skip what is new.
