@@ -24,14 +24,16 @@ func (t *tenure) read(now time.Time) {
 	}
 	q := Query{Limit: min(limit, room), MaxBytes: t.MaxInFlightBytes - t.board.bytes, Topics: t.Topics, Shard: t.shard}
 	q.After, q.Gaps = t.cursor.Ask()
-	if t.cursor.Full() {
-		q.After = math.MaxInt64 // nothing but the gaps
+	gapsOnly := t.cursor.Full()
+	if gapsOnly {
+		q.After = math.MaxInt64
 	}
 	t.reading = true
 	t.workers.Go(func() {
 		ctx, cancel := context.WithTimeout(t.storeCtx, t.ttl)
 		defer cancel()
 		page, err := t.store.Read(ctx, q)
+		page.Full = page.Full || gapsOnly // nobody has looked at what lies above
 		took := time.Since(now)
 		breaches := t.judgeContracts(page.Events)
 		t.pages <- func(now time.Time) { t.sawPage(page, breaches, err, took, now) }

@@ -533,6 +533,62 @@ func TestRelayIsNotBackWhileItIsGone(t *testing.T) {
 	})
 }
 
+// A takeover at the bound of the gaps reads nothing but gaps for a while. That is no look at what the former owner had in flight.
+func TestRelayTakesOverWithAllGaps(t *testing.T) {
+	bubble(t, func(h *harness) {
+		long := h.store.Begin()
+		long.TakeXID() // no gap is proved dead
+		h.store.Enqueue(make([]relay.Event, 500)...)
+		for range relay.MaxGaps + 500 {
+			tx := h.store.Begin()
+			tx.Insert(relay.Event{})
+			tx.Rollback()
+			h.store.Enqueue(relay.Event{})
+		}
+		h.dest.batch = 100
+		life, kill := context.WithCancelCause(h.t.Context())
+		arrived := map[int64]bool{}
+		h.dest.takes = 20 * time.Millisecond // so that each call is settled before the next one ends
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			if arrived[d.Seq] = true; d.Seq == 2*relay.MaxGaps+900 {
+				kill(errors.New("killed"))
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		run := func(store relay.Store, owner string) (stop func()) {
+			r, err := relay.New(relay.Config{Store: store, Owner: owner, Logger: slog.New(slog.DiscardHandler),
+				Destinations: []relay.DestinationConfig{{Name: "d", Destination: h.dest, Concurrency: 1}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(h.t.Context())
+			done := make(chan error, 1)
+			go func() { done <- r.Run(ctx) }()
+			return func() { cancel(); <-done }
+		}
+		first := run(mortal{h.store, life}, "first")
+		<-life.Done()
+		first()
+		if c, _ := h.store.Cursor("d"); len(c.Gaps) < relay.MaxGaps || !arrived[c.Position+1] {
+			h.t.Fatalf("the first left %d gaps up to %d, want all of them and something in flight", len(c.Gaps), c.Position)
+		}
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			if arrived[d.Seq] && !d.PossibleDuplicate {
+				t.Errorf("%d arrived again, and nothing said that it may", d.Seq)
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		second := run(h.store, "second")
+		h.wait(time.Minute)
+		long.Commit()
+		h.wait(time.Minute)
+		second()
+		if n := len(h.store.Deliveries("d")); n != len(h.store.Events()) {
+			t.Errorf("%d events are on record, want %d", n, len(h.store.Events()))
+		}
+	})
+}
+
 func TestRelayStopsWhenTheLogWentBack(t *testing.T) {
 	bubble(t, func(h *harness) {
 		h.commit("a", "a1", "a2")
