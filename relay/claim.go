@@ -231,6 +231,7 @@ func (t *tenure) redirect(d *delivery, open Open, to string) {
 	if e := t.board.endpoints[open.Endpoint]; e != nil && e.lanes[open.Event.Key] != nil {
 		l := e.lanes[open.Event.Key]
 		l.reached(open.Event.Seq)
+		l.after = t.acc.number // until then the ledger has the row in this lane
 		t.board.rest(l)
 	}
 	d.Delivery = Delivery{Event: open.Event, Endpoint: to}

@@ -259,6 +259,28 @@ func TestRelayHoldsALaneBehindAQuarantinedHead(t *testing.T) {
 
 // What was published has lost its endpoint. Set going again it goes where the event would go now, in order per key, also over a
 // delivery that fails, an endpoint that is down, and a restart.
+// The lane that a replayed delivery is found in is not its own. It is not held by it any more when the delivery has found its endpoint.
+func TestRelayFreesTheLaneOfWhatIsReplayed(t *testing.T) {
+	bubble(t, func(h *harness) {
+		change := func(d *relay.DestinationConfig) { d.Destination, d.MaxHeldLanes = routed{h.dest}, 1 }
+		h.commit("x/a", "a1", "a2")
+		stop := h.start(change)
+		h.wait(time.Minute)
+		stop()
+		for seq := range int64(2) {
+			if err := h.store.Replay("d", seq+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop = h.start(change)
+		h.wait(time.Minute)
+		h.commit("x/b", "b1") // with the lane held, nothing new would be read
+		h.wait(time.Minute)
+		stop()
+		h.want("deliveries", h.dest.ids(), "a1", "a2", "a1", "a2", "b1")
+	})
+}
+
 func TestRelayRoutesWhatIsReplayed(t *testing.T) {
 	bubble(t, func(h *harness) {
 		route := func(d *relay.DestinationConfig) {
