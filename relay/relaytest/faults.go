@@ -271,8 +271,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// LateStore returns a store whose settles hang, with a probability, for a time on their way. The one who waits gives up when
-// its context ends; the settle arrives all the same. It is a relay.Waker if the store is one.
+// LateStore returns a store whose settles and claims hang, with a probability, for a time on their way. The one who waits gives up when
+// its context ends; the call arrives all the same. It is a relay.Waker if the store is one.
 func LateStore(s relay.Store, chance *rand.Rand, probability float64, d time.Duration) relay.Store {
 	return keepWaker(&lateStore{s, locked(chance), probability, d}, s)
 }
@@ -285,23 +285,33 @@ type lateStore struct {
 }
 
 func (s *lateStore) Settle(ctx context.Context, l relay.LeaseID, settlement relay.Settlement) (relay.Settled, error) {
+	return late(ctx, s, func(ctx context.Context) (relay.Settled, error) { return s.Store.Settle(ctx, l, settlement) })
+}
+
+func (s *lateStore) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (relay.Claimed, error) {
+	return late(ctx, s, func(ctx context.Context) (relay.Claimed, error) { return s.Store.Claim(ctx, l, c) })
+}
+
+// late makes a call, or lets it arrive late.
+func late[T any](ctx context.Context, s *lateStore, call func(context.Context) (T, error)) (T, error) {
 	if s.draw() >= s.probability {
-		return s.Store.Settle(ctx, l, settlement)
+		return call(ctx)
 	}
 	type answer struct {
-		settled relay.Settled
-		err     error
+		value T
+		err   error
 	}
 	answers := make(chan answer, 1)
 	go func() {
 		time.Sleep(s.d)
-		settled, err := s.Store.Settle(context.WithoutCancel(ctx), l, settlement)
-		answers <- answer{settled, err}
+		value, err := call(context.WithoutCancel(ctx))
+		answers <- answer{value, err}
 	}()
 	select {
 	case a := <-answers:
-		return a.settled, a.err
+		return a.value, a.err
 	case <-ctx.Done():
-		return relay.Settled{}, fmt.Errorf("%w: no answer: %w", ErrInjected, ctx.Err())
+		var none T
+		return none, fmt.Errorf("%w: no answer: %w", ErrInjected, ctx.Err())
 	}
 }

@@ -27,6 +27,8 @@ const (
 	slow  weather = "slow"  // answers late, or too late
 	flaps weather = "flaps" // fails every other time
 	storm weather = "storm" // rejects everything
+	gone  weather = "gone"  // rejects everything, and says that waiting will not mend it
+	moved weather = "moved" // is not there, and says the same
 )
 
 // spell is weather that lasts until a time.
@@ -52,7 +54,9 @@ func newFarSide(w *world, p endPlan) *farSide {
 			case n == 4:
 				s.weather = flaps
 			case n == 5 && w.plan.storms:
-				s.weather = storm
+				s.weather = []weather{storm, gone}[chance.IntN(2)]
+			case n == 6 && chance.IntN(3) == 0:
+				s.weather = moved
 			}
 			at = at.Add(time.Duration(chance.IntN(4000)) * time.Millisecond)
 			s.until = at
@@ -119,6 +123,10 @@ func (d door) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outco
 			stopped[b.Key] = true
 		}
 	}
+	if chance := d.chance(&batch[0]); chance.IntN(60) == 1 && !d.w.isCalm() {
+		d.w.reach("outcome missing")
+		return outcomes[:len(batch)-1] // of the last one: what follows in its lane was not tried either
+	}
 	return outcomes
 }
 
@@ -161,6 +169,10 @@ func (d door) try(ctx context.Context, b *relay.Delivery) relay.Outcome {
 			w.accept(d.p, d.farSide, b)
 		}
 		<-ctx.Done()
+		if chance.IntN(4) == 0 { // it comes back later than it should
+			d.w.reach("late past its context")
+			time.Sleep(time.Duration(chance.IntN(int(2 * w.plan.lease))))
+		}
 		return ended(ctx, true)
 	case slow:
 		takes = time.Duration(chance.IntN(int(2 * d.config.Timeout)))
@@ -170,6 +182,10 @@ func (d door) try(ctx context.Context, b *relay.Delivery) relay.Outcome {
 		}
 	case storm:
 		return relay.Outcome{Kind: relay.Reject, Code: "HTTP_401"}
+	case gone:
+		return relay.Outcome{Kind: relay.Reject, Code: "HTTP_410", Pause: true}
+	case moved:
+		return relay.Outcome{Kind: relay.Unavailable, Code: "MOVED", Pause: true}
 	}
 	if !sleepFor(ctx, takes) { // also what was sent long ago, by a process that was frozen since
 		if chance.IntN(2) == 0 {
@@ -200,6 +216,10 @@ func (d door) answer(ctx context.Context, b *relay.Delivery, attempt int, chance
 	d.w.accept(d.p, d.farSide, b)
 	if chance.IntN(40) == 0 && !d.w.isCalm() {
 		return relay.Outcome{Kind: relay.Retry, Code: "RESET", Uncertain: true}
+	}
+	if chance.IntN(60) == 0 && !d.w.isCalm() { // the first answer was lost, and the destination tried again
+		d.w.accept(d.p, d.farSide, b)
+		return relay.Outcome{Kind: relay.Published, Receipt: "200", Uncertain: true}
 	}
 	return relay.Outcome{Kind: relay.Published, Receipt: "200"}
 }

@@ -221,6 +221,11 @@ func (w *world) answered(p *process, far *farSide, batch []relay.Delivery, outco
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, d := range batch[len(outcomes):] {
+		t := w.track(w.facts[d.ID], far.name)
+		t.charged++
+		t.suspected = true
+	}
 	for i, o := range outcomes {
 		f := w.facts[batch[i].ID]
 		if f == nil {
@@ -312,7 +317,7 @@ func (w *world) unsettled() (open string) {
 
 func isSettled(e endPlan, f *fact, row relaytest.DeliveryRow, found bool, c relaytest.CursorRow) bool {
 	if !found { // without a ledger the cursor says it
-		return e.config.NoLedger && f.seq <= c.Position &&
+		return e.noLedger && f.seq <= c.Position &&
 			!slices.ContainsFunc(c.Gaps, func(r relay.Range) bool { return r.First <= f.seq && f.seq <= r.Last })
 	}
 	switch row.Status {
@@ -377,7 +382,7 @@ func (w *world) judgeEnd(e endPlan, f *fact, t *track, row relaytest.DeliveryRow
 			bad("no lost event: it is quarantined without a reason")
 		case relay.CodeExhausted:
 			w.reached["exhausted"]++
-			if t.charged+t.lost < e.config.Retry.MaxAttempts {
+			if t.charged+t.lost < e.leastAttempts() {
 				bad("an outage charges nothing: it is EXHAUSTED")
 			}
 		case relay.CodeCrashedRelay:

@@ -90,7 +90,10 @@ func (w *world) start(owner string, chance *rand.Rand) *process {
 	}
 	for _, e := range w.plan.ends {
 		d := e.config
-		d.Shards = w.shardsOf(e.name)
+		if d.Shards = w.shardsOf(e.name); e.varies {
+			e.varied(&d, chance)
+		}
+		w.configured(owner, d)
 		d.Destination = p.destination(w.ends[e.name])
 		if e.contracts {
 			d.Contract = w.contract
@@ -134,7 +137,7 @@ func (p *process) store(source *rand.Rand) relay.Store {
 	w := p.w
 	from := func() *rand.Rand { return rand.New(rand.NewPCG(source.Uint64(), 1)) }
 	points := []relaytest.Point{
-		relaytest.BeforeRead, relaytest.BeforeAcquire, relaytest.AfterAcquire, relaytest.BeforeRenew, relaytest.AfterRenew,
+		relaytest.BeforeRead, relaytest.AfterRead, relaytest.BeforeAcquire, relaytest.AfterAcquire, relaytest.BeforeRenew, relaytest.AfterRenew,
 		relaytest.BeforeRelease, relaytest.AfterRelease, relaytest.BeforeSettle, relaytest.AfterSettle, relaytest.BeforeRecover,
 		relaytest.AfterRecover, relaytest.BeforeClaim, relaytest.AfterClaim,
 	}
@@ -168,6 +171,13 @@ type lateWhileHostile struct {
 	relay.Store
 	late relay.Store
 	w    *world
+}
+
+func (s *lateWhileHostile) Claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (relay.Claimed, error) {
+	if s.w.isCalm() {
+		return s.Store.Claim(ctx, l, c)
+	}
+	return s.late.Claim(ctx, l, c)
 }
 
 func (s *lateWhileHostile) Settle(ctx context.Context, l relay.LeaseID, settlement relay.Settlement) (relay.Settled, error) {
@@ -284,7 +294,9 @@ func (d *watched) MaxBatch() int { return d.far.batch }
 
 func (d *watched) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outcome {
 	epoch := d.p.w.started(d.p, d.far, batch)
+	lone := d.p.w.enters(d.p, d.far, &batch[0], epoch)
 	outcomes := d.Destination.Deliver(context.WithValue(ctx, epochKey{}, epoch), batch)
+	d.p.w.leaves(lone, outcomes)
 	d.p.w.answered(d.p, d.far, batch, outcomes)
 	return outcomes
 }

@@ -147,7 +147,7 @@ func (w *world) claimedBy(l relay.LeaseID, c relay.Claim, claimed relay.Claimed)
 		if d.Status != relay.StatusDiscarded {
 			w.holds(l.Destination, l.Owner, d.Event.Seq)
 		}
-		if d.Attempts >= w.ends[l.Destination].config.Retry.MaxAttempts { // by crashes: it is quarantined without another one
+		if d.Attempts >= w.most[l.Owner+" "+l.Destination] { // it is quarantined without another one
 			w.trackOf(l.Destination, d.Event.Seq).quarantined = true
 		}
 		w.noteLocked(d.Event.ID, "%s claims %d of %s, which was %s with %d attempts, due %v, charged %v",

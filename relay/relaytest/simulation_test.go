@@ -34,7 +34,8 @@ var sometimes = []string{
 	"stopped", "killed", "killed by an event", "frozen past the lease", "cut off past the lease", "zombie arrives",
 	"rejected", "uncertain", "duplicate", "released delivery", "exhausted", "crashed relay", "breach of contract", "no ledger",
 	"postponed", "batch of one lane", "batch of many lanes", "batch cut off", "held by a quarantine", "lanes cut", "woken",
-	"discarded", "discarded in a held lane", "retried by an operator", "paused",
+	"discarded", "discarded in a held lane", "retried by an operator", "replayed by an operator", "paused",
+	"unavailable", "outcome missing", "late past its context",
 	"sharded", "shared by several relays", "resharded", "resharded after a crash", "resharded with shards apart", "reshard refused",
 }
 

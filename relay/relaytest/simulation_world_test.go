@@ -41,6 +41,8 @@ type world struct {
 	latest     map[laneTime]int64        // the number that was tried last
 	shards     map[string]int            // how many each destination has
 	halt       *halt                     // the present one, or the next
+	most       map[string]int            // attempts, by owner and destination
+	lone       map[string]*lone          // by destination, epoch and endpoint
 }
 
 // plan is what a seed decides about a run.
@@ -50,6 +52,7 @@ type plan struct {
 	producers int
 	killers   bool
 	operator  bool
+	quick     bool // the operator is
 	storms    bool
 	lease     time.Duration
 	ends      []endPlan
@@ -63,6 +66,8 @@ type endPlan struct {
 	topics    relay.Topics
 	contracts bool
 	reshards  bool // the operator changes the number of its shards
+	noLedger  bool // some of the processes at least have none
+	varies    bool // each process is configured a little differently
 	config    relay.DestinationConfig
 }
 
@@ -74,12 +79,14 @@ func newPlan(seed uint64) plan {
 		producers: 1 + chance.IntN(4),
 		killers:   chance.IntN(8) == 0,
 		operator:  chance.IntN(2) == 0,
+		quick:     chance.IntN(4) == 0,
 		storms:    chance.IntN(6) == 0,
 		lease:     time.Duration(2+chance.IntN(3)) * time.Second,
 	}
 	for i := range 1 + chance.IntN(2) {
 		p.ends = append(p.ends, newEndPlan(chance, fmt.Sprint("dest-", i), p.lease))
 		p.ends[i].divide(chanceOf(seed, fmt.Sprint("shards ", i)))
+		p.ends[i].vary(chanceOf(seed, fmt.Sprint("varies ", i)))
 	}
 	return p
 }
@@ -152,7 +159,7 @@ func newWorld(seed uint64, bug relaytest.Bug) *world {
 		began: time.Now(), facts: map[string]*fact{}, numbers: map[int64]*fact{}, lanes: map[string][]*fact{},
 		reached: map[string]int{},
 		keys:    map[string]chan struct{}{}, noticed: map[string]int{}, duplicates: map[string]int{}, held: map[string]map[int64]bool{},
-		latest: map[laneTime]int64{}, shards: map[string]int{}, halt: newHalt(),
+		latest: map[laneTime]int64{}, shards: map[string]int{}, halt: newHalt(), most: map[string]int{}, lone: map[string]*lone{},
 	}
 	var database relay.Store = w.store
 	if bug.Database != nil {
@@ -354,7 +361,7 @@ func (w *world) operate(stop chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Duration(200+chance.IntN(1500)) * time.Millisecond):
+		case <-time.After(w.rest(chance)):
 		}
 		for _, e := range w.plan.ends {
 			switch {
@@ -369,6 +376,14 @@ func (w *world) operate(stop chan struct{}) {
 			}
 		}
 	}
+}
+
+// rest is the time between two actions of the operator.
+func (w *world) rest(chance *rand.Rand) time.Duration {
+	if w.plan.quick && !w.isCalm() {
+		return time.Duration(1+chance.IntN(60)) * time.Millisecond
+	}
+	return time.Duration(200+chance.IntN(1500)) * time.Millisecond
 }
 
 // clear resumes, and decides about what holds a lane.
@@ -395,13 +410,16 @@ func (w *world) meddle(e endPlan, chance *rand.Rand) {
 	case w.isPaused(e.name):
 		w.pause(e.name, relay.Pause{})
 		return
-	case chance.IntN(8) == 0:
+	case chance.IntN(8) == 0 && (!w.plan.quick || chance.IntN(20) == 0):
 		w.pause(e.name, relay.Pause{Reason: "maintenance", By: "operator"})
 		return
 	}
-	rows := slices.DeleteFunc(w.store.Deliveries(e.name), func(r relaytest.DeliveryRow) bool {
-		return r.Status == relay.StatusPublished
-	})
+	rows := w.store.Deliveries(e.name)
+	if len(rows) > 0 && chance.IntN(6) == 0 {
+		w.replay(e.name, rows[chance.IntN(len(rows))])
+		return
+	}
+	rows = slices.DeleteFunc(rows, func(r relaytest.DeliveryRow) bool { return r.Status == relay.StatusPublished })
 	if len(rows) == 0 {
 		return
 	}
@@ -437,6 +455,22 @@ func (w *world) retry(name string, row relaytest.DeliveryRow) {
 		t.rejected, t.quarantined = false, false
 	}
 	w.noteLocked("", "operator retries %d of %s", row.Seq, name)
+}
+
+func (w *world) replay(name string, row relaytest.DeliveryRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.store.Replay(name, row.Seq) != nil {
+		return
+	}
+	w.reached["replayed by an operator"]++
+	if t := w.trackOf(name, row.Seq); t != nil {
+		if t.again = true; row.Status == relay.StatusPublished {
+			t.accepted = 0 // it has to arrive once more
+		}
+		t.rejected, t.quarantined, t.discarded = false, false, false
+	}
+	w.noteLocked("", "operator replays %d of %s, which was %s", row.Seq, name, row.Status)
 }
 
 func (w *world) discard(name string, row relaytest.DeliveryRow) {
