@@ -238,8 +238,13 @@ func (t *tenure) redirect(d *delivery, open Open, to string) {
 	d.PossibleDuplicate = open.LastErrorCode == CodeTakeover
 	d.endpoint, d.claimed, d.before = t.board.endpoint(to), true, open.Attempts
 	t.board.remember(d)
+	d.lane = t.board.lane(d.endpoint, d.Key)
 	t.untake(d)
 	t.due(0)
+	if l := d.lane; l != nil {
+		t.board.hold(l) // what is parked in the lane waits behind it from now on, and new events behind that
+		t.board.rest(l)
+	}
 }
 
 // placeClaimed finds the place of a delivery that came out of the ledger.

@@ -281,6 +281,45 @@ func TestRelayFreesTheLaneOfWhatIsReplayed(t *testing.T) {
 	})
 }
 
+// What is parked behind a replayed delivery is not overtaken by what is new, whenever the replay comes.
+func TestRelayKeepsOrderBehindWhatIsReplayed(t *testing.T) {
+	for step := range 20 {
+		bubble(t, func(h *harness) {
+			h.commit("x/a", "a1")
+			stop := h.start(func(d *relay.DestinationConfig) { d.Destination = routed{h.dest} })
+			h.wait(time.Second)
+			h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Kind: relay.Unavailable, Code: "DIAL"} })
+			h.commit("x/a", "a2", "a3")
+			h.wait(time.Second / 2)
+			h.dest.answers(nil)
+			before := len(h.dest.deliveries())
+			h.wait(time.Duration(step) * 100 * time.Millisecond)
+			if err := h.store.Replay("d", 1); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 300 {
+				h.commit("x/a", fmt.Sprint("new", i))
+				h.wait(10 * time.Millisecond)
+			}
+			h.wait(time.Minute)
+			stop()
+			last := int64(0)
+			for _, d := range h.dest.deliveries()[before:] {
+				if d.ID == "a1" {
+					continue // it has lost its place
+				}
+				if d.Seq < last {
+					h.t.Fatalf("replayed after %d00 ms: %s (%d) came after %d", step, d.ID, d.Seq, last)
+				}
+				last = d.Seq
+			}
+			if last != 303 {
+				t.Errorf("replayed after %d00 ms: the last is %d, want 303", step, last)
+			}
+		})
+	}
+}
+
 func TestRelayRoutesWhatIsReplayed(t *testing.T) {
 	bubble(t, func(h *harness) {
 		route := func(d *relay.DestinationConfig) {
