@@ -465,9 +465,7 @@ func (w *world) replay(name string, row relaytest.DeliveryRow) {
 	}
 	w.reached["replayed by an operator"]++
 	if t := w.trackOf(name, row.Seq); t != nil {
-		if t.again = true; row.Status == relay.StatusPublished {
-			t.accepted = 0 // it has to arrive once more
-		}
+		t.again, t.accepted = true, 0 // it has to arrive once more
 		t.rejected, t.quarantined, t.discarded = false, false, false
 	}
 	w.noteLocked("", "operator replays %d of %s, which was %s", row.Seq, name, row.Status)
