@@ -53,6 +53,8 @@ func (t *tenure) claimDue(c Claim, now time.Time) bool {
 		}
 		if r.More {
 			t.dueAt = now
+		} else {
+			t.dues++
 		}
 		t.hunt(r.More)
 	})
@@ -152,6 +154,9 @@ func (t *tenure) passed(e *endpoint, c Claim, r Claimed, idle bool) {
 	}
 	e.passed = 0
 	if c.After == 0 && idle && !e.parked {
+		if e.name == "" && !t.sawDue(e) {
+			return
+		}
 		e.spilled = false
 		for _, l := range e.lanes {
 			t.board.rest(l)
@@ -159,7 +164,21 @@ func (t *tenure) passed(e *endpoint, c Claim, r Claimed, idle bool) {
 		t.acc.wanted = t.acc.wanted || t.isolating
 		return
 	}
-	e.drained = c.After > 0 || !idle
+	e.drained, e.asked = c.After > 0 || !idle, 0
+}
+
+// sawDue tells whether what is due was claimed after a pass found nothing, and asks for it if not. A delivery that an operator
+// replays may stand, due, before what is parked in a lane that nobody knows of. Where it has an endpoint, redirect holds its lane.
+func (t *tenure) sawDue(e *endpoint) bool {
+	switch {
+	case e.asked == 0:
+		e.asked = t.dues + 1
+	case t.dues >= e.asked:
+		e.asked = 0
+		return true
+	}
+	t.due(0)
+	return false
 }
 
 func (t *tenure) startClaim(c Claim, then func(r Claimed, now time.Time)) {
@@ -195,6 +214,7 @@ func (t *tenure) claimed(c Claim, r Claimed, breaches breaches, now time.Time) {
 			continue
 		}
 		e := t.board.endpoint(open.Endpoint)
+		e.asked = 0
 		l := t.board.lane(e, open.Event.Key)
 		if l != nil {
 			l.reached(open.Event.Seq)

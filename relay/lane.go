@@ -62,6 +62,7 @@ type endpoint struct {
 	parked  bool   // rows were added since the pass began
 	passed  int64  // the pass has come this far
 	drained bool   // the pass has come to the end
+	asked   uint64 // a pass has found nothing, and what is due has to have been claimed as often before that counts; 0: none has
 	after   uint64 // after and low: as for a lane
 	low     int64
 }

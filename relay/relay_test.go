@@ -320,6 +320,54 @@ func TestRelayKeepsOrderBehindWhatIsReplayed(t *testing.T) {
 	}
 }
 
+// The same with one endpoint: a replay while a new owner takes up what is parked.
+func TestRelayKeepsOrderBehindWhatIsReplayedToOneEndpoint(t *testing.T) {
+	bubble(t, func(h *harness) {
+		former, _, err := h.store.Acquire(h.t.Context(), relay.AcquireRequest{Destination: "d", Owner: "former", TTL: time.Minute})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		s := relay.Settlement{Number: 1, Position: 41, InFlightTo: 41, Published: []relay.Receipt{{Seq: 1}}}
+		for seq := range int64(41) {
+			h.commit("k", fmt.Sprint("e", seq+1))
+			if seq > 0 {
+				s.Rows = append(s.Rows, relay.Row{Seq: seq + 1, Status: relay.StatusPending, Key: "k", OpenLane: true})
+			}
+		}
+		if _, err := h.store.Settle(h.t.Context(), former.LeaseID, s); err != nil {
+			h.t.Fatal(err)
+		}
+		if err := h.store.Release(h.t.Context(), former.LeaseID); err != nil {
+			h.t.Fatal(err)
+		}
+		h.dest.takes = 10 * time.Millisecond
+		stop := h.start(func(d *relay.DestinationConfig) { d.MaxInFlight = 20 })
+		h.wait(100 * time.Millisecond)
+		if err := h.store.Replay("d", 1); err != nil {
+			h.t.Fatal(err)
+		}
+		for i := range 50 {
+			h.commit("k", fmt.Sprint("new", i))
+			h.wait(20 * time.Millisecond)
+		}
+		h.wait(time.Minute)
+		stop()
+		last := int64(1)
+		for _, d := range h.dest.deliveries() {
+			if d.ID == "e1" {
+				continue // it has lost its place
+			}
+			if d.Seq != last+1 {
+				h.t.Fatalf("%s (%d) came after %d", d.ID, d.Seq, last)
+			}
+			last = d.Seq
+		}
+		if last != 91 {
+			h.t.Errorf("the last is %d, want 91", last)
+		}
+	})
+}
+
 func TestRelayRoutesWhatIsReplayed(t *testing.T) {
 	bubble(t, func(h *harness) {
 		route := func(d *relay.DestinationConfig) {

@@ -70,6 +70,7 @@ type tenure struct {
 	highest     int64     // the highest number that has an outcome
 	dueAt       time.Time // when the ledger has something due, as far as is known
 	askedDue    time.Time // when it was last asked
+	dues        uint64    // how often it was asked, and everything taken
 	storeCtx    context.Context
 	endStore    context.CancelFunc
 	stopping    bool
