@@ -83,11 +83,11 @@ func (t *tenure) claimLane(c Claim) bool {
 		}
 		t.board.claims = slices.Delete(t.board.claims, i, i+1)
 		l.claiming = false
-		if !l.held || l.waits || l.busy || len(l.queue) > 0 || l.endpoint.spilled {
+		if !l.held || l.waits && !l.early || l.busy || len(l.queue) > 0 || l.endpoint.spilled {
 			t.board.rest(l)
 			continue
 		}
-		l.parked = false
+		l.parked, l.early = false, false
 		id := l.id
 		c.Lane = &id
 		c.Limit = min(c.Limit, max(2*t.maxBatch, 100))

@@ -157,6 +157,7 @@ func (t *tenure) park(d *delivery) {
 		d.endpoint.low = d.Seq
 	}
 	if d.lane != nil {
+		d.lane.early = d.lane.early || d.claimed
 		if d.lane.parked = true; d.lane.low == 0 || d.Seq < d.lane.low || d.lane.after <= t.settledNo {
 			d.lane.low = d.Seq
 		}

@@ -38,6 +38,9 @@ type lane struct {
 	waitsFor int64
 	// parked: rows were added since the last claim began, so that an empty answer proves nothing.
 	parked bool
+	// early: a row was given back to the ledger that may stand before the one that the lane waits for (an operator set it going
+	// again). The one waited for cannot be claimed before it, so the lane is asked for once more.
+	early bool
 	// after is the settle that has to be done before the ledger knows all that happened to the lane.
 	after uint64
 	// low is the lowest number that was parked by settles that a claim may not have seen.
@@ -208,7 +211,7 @@ func (b *board) rest(l *lane) {
 	case l.busy:
 	case len(l.queue) > 0:
 		b.wakeLane(l)
-	case l.held && (l.waits || l.endpoint.spilled): // time, an operator, or the passes over the endpoint come first
+	case l.held && (l.waits && !l.early || l.endpoint.spilled): // time, an operator, or the passes over the endpoint come first
 	case l.held:
 		if !l.claiming {
 			l.claiming = true

@@ -368,6 +368,39 @@ func TestRelayKeepsOrderBehindWhatIsReplayedToOneEndpoint(t *testing.T) {
 	})
 }
 
+// A replayed delivery that is put aside stands before the one that failed meanwhile: neither waits for the other.
+func TestRelayGoesOnBehindWhatIsReplayedAndParked(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.commit("k", "e1")
+		stop := h.start(func(d *relay.DestinationConfig) { d.MaxInFlight = 9 })
+		h.wait(time.Second)
+		var failed atomic.Bool
+		h.dest.answers(func(d relay.Delivery) relay.Outcome {
+			time.Sleep(3 * time.Second)
+			if d.ID == "e2" && failed.CompareAndSwap(false, true) {
+				return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"}
+			}
+			return relay.Outcome{Kind: relay.Published}
+		})
+		h.commit("k", "e2", "e3", "e4")
+		h.wait(100 * time.Millisecond)
+		if err := h.store.Replay("d", 1); err != nil {
+			h.t.Fatal(err)
+		}
+		h.wait(1400 * time.Millisecond) // it is claimed, and waits behind the others
+		for i := range 5 {
+			h.commit(fmt.Sprint("x", i), fmt.Sprint("x", i)) // and is parked when the memory is full
+		}
+		h.wait(5 * time.Minute)
+		stop()
+		for _, row := range h.store.Deliveries("d") {
+			if row.Status != relay.StatusPublished {
+				h.t.Errorf("%d is %s after %d attempts, want it published", row.Seq, row.Status, row.Attempts)
+			}
+		}
+	})
+}
+
 func TestRelayRoutesWhatIsReplayed(t *testing.T) {
 	bubble(t, func(h *harness) {
 		route := func(d *relay.DestinationConfig) {
