@@ -82,7 +82,11 @@ func (f *farSide) route(key, id string) string {
 	if key == "" {
 		key = id
 	}
-	return fmt.Sprint("endpoint-", hash(key)%uint64(f.endpoints))
+	n := hash(key)
+	if f.moves && time.Since(f.w.began) > f.w.plan.hostile/2 && n/uint64(f.endpoints)%2 == 0 {
+		n++
+	}
+	return fmt.Sprint("endpoint-", n%uint64(f.endpoints))
 }
 
 func (f *farSide) now(endpoint string) weather {
@@ -146,7 +150,7 @@ func (d door) cutOff(batch []relay.Delivery) []relay.Outcome {
 // doorWithEndpoints is a door of a destination with several endpoints.
 type doorWithEndpoints struct{ door }
 
-func (d doorWithEndpoints) Endpoint(e *relay.Event) string { return d.w.routeOf(d.farSide, e.ID) }
+func (d doorWithEndpoints) Endpoint(e *relay.Event) string { return d.w.routed(d.p, d.farSide, e.ID) }
 
 func (d doorWithEndpoints) Several() bool { return true }
 

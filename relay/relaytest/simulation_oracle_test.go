@@ -18,17 +18,18 @@ type track struct {
 	published, rejected, quarantined bool
 	everRejected                     bool
 	discarded                        bool
-	again                            bool // an operator set it going again out of its lane: it has lost its place
-	suspected                        bool // a relay said that it may have arrived more than once
-	charged                          int  // attempts that may be charged
-	lost                             int  // how often it was in the hands of an owner that ended without a word
+	again                            bool              // an operator set it going again out of its lane: it has lost its place
+	suspected                        bool              // a relay said that it may have arrived more than once
+	charged                          int               // attempts that may be charged
+	lost                             int               // how often it was in the hands of an owner that ended without a word
+	routed                           map[string]string // endpoint, by the owner that was told so
 }
 
 // laneTime is a lane in the time of one owner.
 type laneTime struct {
-	destination string
-	epoch       int64
-	key         string
+	destination   string
+	epoch         int64
+	endpoint, key string
 }
 
 func (w *world) track(f *fact, destination string) *track {
@@ -60,10 +61,32 @@ func (w *world) attempts(far *farSide, id string) int {
 	return w.track(w.facts[id], far.name).tries
 }
 
-func (w *world) routeOf(far *farSide, id string) string {
+// routed is the answer of a destination that is asked for the endpoint of an event.
+func (w *world) routed(p *process, far *farSide, id string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return far.route(w.facts[id].key, id)
+	f := w.facts[id]
+	endpoint := far.route(f.key, id)
+	t := w.track(f, far.name)
+	if before := t.routed[p.owner]; before != "" && before != endpoint {
+		w.reached["routed anew"]++
+	}
+	if t.routed == nil {
+		t.routed = map[string]string{}
+	}
+	t.routed[p.owner] = endpoint
+	return endpoint
+}
+
+// laneOf is the endpoint that an event goes to, or waits for, in the hands of a process: that of its row, or the answer to the process.
+func (w *world) laneOf(p *process, far *farSide, f *fact) string {
+	if row, found := w.store.Delivery(far.name, f.seq); found && !final(row.Status) {
+		return row.Endpoint
+	}
+	if endpoint := w.track(f, far.name).routed[p.owner]; endpoint != "" {
+		return endpoint
+	}
+	return far.route(f.key, f.id)
 }
 
 // started is told of a call that a relay starts, and judges whether it may. It returns the epoch of the lease.
@@ -149,7 +172,7 @@ func (w *world) judgeStart(p *process, far *farSide, f *fact, d *relay.Delivery,
 			break
 		}
 		inCall := slices.ContainsFunc(before, func(b relay.Delivery) bool { return b.ID == earlier.id })
-		if far.topics.Match(earlier.topic) && !inCall && !w.passable(far, earlier) {
+		if far.topics.Match(earlier.topic) && !inCall && !w.passable(far, earlier) && w.laneOf(p, far, earlier) == d.Endpoint {
 			w.violateLocked(f.id, "order per key: %s (%d) was started to %s before %s (%d)",
 				f.id, f.seq, far.name, earlier.id, earlier.seq)
 			w.noteLocked(earlier.id, "it is the earlier one: %+v", *w.track(earlier, far.name))
@@ -181,7 +204,7 @@ func (w *world) trying(p *process, far *farSide, d *relay.Delivery, epoch int64)
 	if cursor, _ := w.store.ShardCursor(far.name, w.shardOf(far.name, f)); cursor.Owner != p.owner {
 		w.reached["zombie arrives"]++
 	}
-	if lane := (laneTime{far.name, epoch, f.key}); f.key != "" && !t.again && epoch != 0 {
+	if lane := (laneTime{far.name, epoch, d.Endpoint, f.key}); f.key != "" && !t.again && epoch != 0 {
 		if latest := w.latest[lane]; f.seq < latest {
 			w.violateLocked(f.id, "order per key: %s (%d) was tried at %s after %d, by the same owner", f.id, f.seq, far.name, latest)
 		}
@@ -193,7 +216,8 @@ func (w *world) trying(p *process, far *farSide, d *relay.Delivery, epoch int64)
 			if earlier.seq >= f.seq {
 				break
 			}
-			if e := w.track(earlier, far.name); e.everRejected && far.topics.Match(earlier.topic) && !w.passable(far, earlier) {
+			if e := w.track(earlier, far.name); e.everRejected && far.topics.Match(earlier.topic) && !w.passable(far, earlier) &&
+				w.laneOf(p, far, earlier) == d.Endpoint {
 				w.violateLocked(f.id, "a quarantined event holds its lane: %s (%d) was tried at %s behind %s (%d)",
 					f.id, f.seq, far.name, earlier.id, earlier.seq)
 			}

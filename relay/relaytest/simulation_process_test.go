@@ -137,7 +137,8 @@ func (p *process) store(source *rand.Rand) relay.Store {
 	w := p.w
 	from := func() *rand.Rand { return rand.New(rand.NewPCG(source.Uint64(), 1)) }
 	points := []relaytest.Point{
-		relaytest.BeforeRead, relaytest.AfterRead, relaytest.BeforeAcquire, relaytest.AfterAcquire, relaytest.BeforeRenew, relaytest.AfterRenew,
+		relaytest.BeforeRead, relaytest.AfterRead, relaytest.BeforeAcquire, relaytest.AfterAcquire,
+		relaytest.BeforeRenew, relaytest.AfterRenew,
 		relaytest.BeforeRelease, relaytest.AfterRelease, relaytest.BeforeSettle, relaytest.AfterSettle, relaytest.BeforeRecover,
 		relaytest.AfterRecover, relaytest.BeforeClaim, relaytest.AfterClaim,
 	}

@@ -35,7 +35,7 @@ var sometimes = []string{
 	"rejected", "uncertain", "duplicate", "released delivery", "exhausted", "crashed relay", "breach of contract", "no ledger",
 	"postponed", "batch of one lane", "batch of many lanes", "batch cut off", "held by a quarantine", "lanes cut", "woken",
 	"discarded", "discarded in a held lane", "retried by an operator", "replayed by an operator", "paused",
-	"unavailable", "outcome missing", "late past its context",
+	"unavailable", "outcome missing", "late past its context", "routed anew",
 	"sharded", "shared by several relays", "resharded", "resharded after a crash", "resharded with shards apart", "reshard refused",
 }
 

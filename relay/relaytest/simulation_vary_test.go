@@ -12,6 +12,7 @@ import (
 // configuration.
 func (e *endPlan) vary(chance *rand.Rand) {
 	e.varies = chance.IntN(3) == 0
+	e.moves = chance.IntN(3) == 0
 	e.noLedger = e.config.NoLedger || e.varies && e.mayLackLedger()
 }
 

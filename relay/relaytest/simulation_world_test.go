@@ -66,6 +66,7 @@ type endPlan struct {
 	topics    relay.Topics
 	contracts bool
 	reshards  bool // the operator changes the number of its shards
+	moves     bool // half of the keys go to another endpoint after a while
 	noLedger  bool // some of the processes at least have none
 	varies    bool // each process is configured a little differently
 	config    relay.DestinationConfig
