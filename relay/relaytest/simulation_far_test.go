@@ -127,7 +127,7 @@ func (d door) Deliver(ctx context.Context, batch []relay.Delivery) []relay.Outco
 			stopped[b.Key] = true
 		}
 	}
-	if chance := d.chance(&batch[0]); chance.IntN(60) == 1 && !d.w.isCalm() {
+	if chance := d.chance(&batch[0]); chance.IntN(60) == 1 && !d.w.isCalm() && !outcomes[len(batch)-1].Uncertain {
 		d.w.reach("outcome missing")
 		return outcomes[:len(batch)-1] // of the last one: what follows in its lane was not tried either
 	}
