@@ -149,17 +149,25 @@ union all
   order by t.place)`
 
 	// missingSQL takes rows that could be claimed, but for their event that is gone from the log, out of their lanes and out of
-	// the flow. It looks at everything that is parked or due, but only when a claim has met one.
+	// the flow. It looks at everything that is parked or due, but only when a claim has met one. These are two looks along two
+	// indexes: with an "or" there would be none for it but the key, and it would go through all that was ever published.
 	//
 	// $4: how many to take
 	missingSQL = claimLease + `, missing as materialized (
-  select d.seq, d.endpoint, d.partition_key
-    from {schema}.outbox_delivery d
-   where (select mine from lease)
-     and d.destination = $1
-     and (d.next_attempt_at <= now() or d.status = 'PENDING' and d.next_attempt_at is null)
-     and not exists (select from {schema}.outbox_event e where e.seq = d.seq){row_in_shard}
-   limit $4
+  (select d.seq, d.endpoint, d.partition_key
+     from {schema}.outbox_delivery d
+    where (select mine from lease)
+      and d.destination = $1 and d.next_attempt_at <= now()
+      and not exists (select from {schema}.outbox_event e where e.seq = d.seq){row_in_shard}
+    limit $4)
+  union all
+  (select d.seq, d.endpoint, d.partition_key
+     from {schema}.outbox_delivery d
+    where (select mine from lease)
+      and d.destination = $1 and d.status = 'PENDING' and d.next_attempt_at is null
+      and not exists (select from {schema}.outbox_event e where e.seq = d.seq){row_in_shard}
+    limit $4)
+  limit $4
 )
 update {schema}.outbox_delivery d
    set status = case d.status when 'DISCARDED' then d.status else 'QUARANTINED' end,

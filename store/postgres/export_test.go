@@ -12,6 +12,7 @@ func (s *Store) Texts(shard relay.Shard) map[string]string {
 		"read gaps of some topics":    texts.read[1][1],
 		"settle by place":             texts.settleByPlace.cursor,
 		"take over":                   texts.takeOver,
+		"take what is gone":           texts.missing,
 		"list what is open":           texts.open,
 		"claim due":                   texts.claimDue,
 		"claim a lane":                texts.claimLane,
