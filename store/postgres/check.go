@@ -42,8 +42,9 @@ select coalesce((select s.seqcache <> 1 or s.seqincrement <> 1 or s.seqcycle
                    join pg_catalog.pg_class c on c.oid = s.seqrelid
                    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                   where n.nspname = $1 and c.relname = 'outbox_event_seq'), false),
-       coalesce((select pg_get_expr(d.adbin, d.adrelid) not like '%pg_current_xact_id()%nextval%'
-                   and pg_get_expr(d.adbin, d.adrelid) not like '%nextval(%CASE%pg_current_xact_id()%'
+       coalesce((select d.adbin is null -- no default: identity numbers come before the xid, and from another sequence
+                   or pg_get_expr(d.adbin, d.adrelid) not like '%pg_current_xact_id()%nextval%'
+                  and pg_get_expr(d.adbin, d.adrelid) not like '%nextval(%CASE%pg_current_xact_id()%'
                    from pg_catalog.pg_attribute a
                    join pg_catalog.pg_class c on c.oid = a.attrelid
                    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
