@@ -12,9 +12,11 @@ import (
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 )
 
-// TestRoles applies what PrintRoles prints and lets each role do all that it must, and try what it must not.
+// TestRoles applies what PrintRoles prints and lets each role do all that it must, and try what it must not, in a database where
+// nobody may call a function that was not granted.
 func TestRoles(t *testing.T) {
 	url := pgtest.Database(t)
+	run(t, openPostgres(t, url), "alter default privileges revoke execute on functions from public")
 	b := onPostgres(t, url)
 	app, relay, operator := newRole(t, b.db, "app"), newRole(t, b.db, "relay"), newRole(t, b.db, "operator")
 	text, err := schema.PrintRoles(oddSchema, app, relay, operator)

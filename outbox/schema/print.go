@@ -50,7 +50,8 @@ end
 	return "do " + tag + body + tag + ";\n"
 }
 
-// The grants. %[1]s is the schema, %[2]s the role.
+// The grants. %[1]s is the schema, %[2]s the role. Functions are among them: everybody may call them only until somebody has told
+// the database otherwise (alter default privileges).
 const (
 	// RETURNING and ON CONFLICT read the two columns; asleep says whether a relay wants to be woken. There is none on seq: it
 	// comes from its default.
@@ -66,6 +67,9 @@ grant select on %[1]s.outbox_migration to %[2]s;
 -- The same service as a consumer: the inbox, the version guard, the responses to commands.
 grant select, insert, update, delete on %[1]s.outbox_inbox, %[1]s.outbox_inbox_duplicate, %[1]s.outbox_inbox_version,
   %[1]s.outbox_idempotency to %[2]s;
+grant execute on function %[1]s.outbox_inbox_first(text, text, integer),
+  %[1]s.outbox_inbox_guard(text, text, text, bigint, boolean, integer),
+  %[1]s.outbox_idempotency_claim(text, text, text, bigint, integer) to %[2]s;
 `
 	relayGrants = `-- The relay: reads the log, keeps the cursors and the ledger.
 grant usage on schema %[1]s to %[2]s;
@@ -73,6 +77,7 @@ grant select on %[1]s.outbox_event, %[1]s.outbox_endpoint, %[1]s.outbox_status, 
 grant select on sequence %[1]s.outbox_event_seq to %[2]s;
 grant select, insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delivery to %[2]s;
 grant select, insert, update on %[1]s.outbox_task to %[2]s;
+grant execute on function %[1]s.outbox_shard(text, bigint, integer) to %[2]s;
 `
 	operatorGrants = `-- An operator: sees everything; retries, discards, repairs, pauses, replays; moves old rows to the archive. What
 -- was done is recorded, and the record can only be added to.
@@ -86,6 +91,7 @@ grant insert, update, delete on %[1]s.outbox_cursor, %[1]s.outbox_delivery, %[1]
 grant insert on %[1]s.outbox_operator_action to %[2]s;
 grant select, insert, update on %[1]s.outbox_job, %[1]s.outbox_task to %[2]s;
 grant insert, delete on %[1]s.outbox_event_archive, %[1]s.outbox_delivery_archive to %[2]s;
+grant execute on function %[1]s.outbox_shard(text, bigint, integer) to %[2]s;
 `
 )
 
