@@ -99,7 +99,7 @@ with lease as materialized (
     from candidate c
 )`
 
-	// claimTake takes what is eligible and fits; size is Event.Size. Rows whose event is gone from the log are counted, for
+	// claimTake takes what is eligible and fits; size is Event.Size. Rows whose event is gone from the log are listed, for
 	// missingSQL.
 	//
 	// The first row of the result tells how it went, and is there whenever the lease is.
@@ -139,7 +139,7 @@ select null::bigint as seq, {event},
        (select d.next_attempt_at from {schema}.outbox_delivery d
          where d.destination = $1 and d.next_attempt_at <= now() and d.seq not in (select seq from taken){row_in_shard}
          order by d.next_attempt_at limit 1) as due,
-       (select count(*) from judged where eligible) - (select count(*) from sized) as missing
+       nullif(array(select seq from judged where eligible and seq not in (select seq from sized) order by place), '{}') as missing
   from lease left join {schema}.outbox_event e on false
 union all
 (select e.seq, {event},
@@ -148,33 +148,21 @@ union all
    from taken t join {schema}.outbox_event e on e.seq = t.seq
   order by t.place)`
 
-	// missingSQL takes rows that could be claimed, but for their event that is gone from the log, out of their lanes and out of
-	// the flow. It looks at everything that is parked or due, but only when a claim has met one. These are two looks along two
-	// indexes: with an "or" there would be none for it but the key, and it would go through all that was ever published.
+	// missingSQL takes rows that a claim could have taken, but for their event that is gone from the log, out of their lanes and out
+	// of the flow. It takes no others: whoever asked for a lane waits for what stands in that lane.
 	//
-	// $4: how many to take
-	missingSQL = claimLease + `, missing as materialized (
-  (select d.seq, d.endpoint, d.partition_key
-     from {schema}.outbox_delivery d
-    where (select mine from lease)
-      and d.destination = $1 and d.next_attempt_at <= now()
-      and not exists (select from {schema}.outbox_event e where e.seq = d.seq){row_in_shard}
-    limit $4)
-  union all
-  (select d.seq, d.endpoint, d.partition_key
-     from {schema}.outbox_delivery d
-    where (select mine from lease)
-      and d.destination = $1 and d.status = 'PENDING' and d.next_attempt_at is null
-      and not exists (select from {schema}.outbox_event e where e.seq = d.seq){row_in_shard}
-    limit $4)
-  limit $4
-)
+	// $4: their numbers
+	missingSQL = claimLease + `
 update {schema}.outbox_delivery d
    set status = case d.status when 'DISCARDED' then d.status else 'QUARANTINED' end,
        next_attempt_at = null, partition_key = null,
        last_error_code = 'EVENT_MISSING', last_error_message = 'somebody deleted the event from outbox_event'
-  from missing m
+  from (select seq, endpoint, partition_key
+          from {schema}.outbox_delivery
+         where (select mine from lease) and destination = $1 and seq = any ($4::bigint[])) m
  where d.destination = $1 and d.seq = m.seq
+   and (d.next_attempt_at <= now() or d.status = 'PENDING' and d.next_attempt_at is null)
+   and not exists (select from {schema}.outbox_event e where e.seq = d.seq)
 returning d.seq, coalesce(m.endpoint, ''), coalesce(m.partition_key, ''), d.attempt_count`
 )
 
@@ -234,8 +222,8 @@ func (s *Store) claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rela
 			break
 		}
 	}
-	if room := c.Limit - len(r.claimed.Deliveries); r.missing > 0 && room > 0 {
-		if err := s.takeMissing(ctx, l, room, &r.claimed); err != nil {
+	if room := c.Limit - len(r.claimed.Deliveries); len(r.missing) > 0 && room > 0 {
+		if err := s.takeMissing(ctx, l, r.missing[:min(len(r.missing), room)], &r.claimed); err != nil {
 			return relay.Claimed{}, err
 		}
 	}
@@ -243,8 +231,8 @@ func (s *Store) claim(ctx context.Context, l relay.LeaseID, c relay.Claim) (rela
 }
 
 // takeMissing adds what has no event any more, as if an operator had discarded it.
-func (s *Store) takeMissing(ctx context.Context, l relay.LeaseID, room int, claimed *relay.Claimed) error {
-	rows, err := s.pool.Query(ctx, s.statements(l.Shard).missing, l.Destination, l.Epoch, l.Owner, room)
+func (s *Store) takeMissing(ctx context.Context, l relay.LeaseID, seqs []int64, claimed *relay.Claimed) error {
+	rows, err := s.pool.Query(ctx, s.statements(l.Shard).missing, l.Destination, l.Epoch, l.Owner, seqs)
 	if err != nil {
 		return err
 	}
@@ -283,6 +271,7 @@ type claimReader struct {
 	events  eventReader
 	bytes   int     // of what was taken
 	seqs    []int64 // what was taken
+	missing []int64 // what could have been taken, but for the event that is gone
 
 	// Of the last statement: how many candidates were asked for, and what its first row tells. Times are in the database's
 	// own format.
@@ -293,7 +282,6 @@ type claimReader struct {
 	lastSeq, lastDue   int64
 	now, nextDue       int64
 	hasNextDue, hasDue bool
-	missing            int64
 }
 
 // take reads the result of one statement.
@@ -304,8 +292,16 @@ func (r *claimReader) take(rows pgx.Rows) error {
 		}
 		return relay.ErrLeaseLost
 	}
-	if err := r.head(rows.RawValues()); err != nil {
+	values := rows.RawValues()
+	if err := r.head(values); err != nil {
 		return err
+	}
+	if gone := values[columnMissing]; gone != nil {
+		var seqs []int64
+		if err := rows.Conn().TypeMap().Scan(pgtype.Int8ArrayOID, pgx.BinaryFormatCode, gone, &seqs); err != nil {
+			return fmt.Errorf("numbers without an event: %w", err)
+		}
+		r.missing = append(r.missing, seqs...)
 	}
 	for rows.Next() {
 		if err := r.open(rows.RawValues()); err != nil {
@@ -337,7 +333,6 @@ func (r *claimReader) head(values [][]byte) error {
 	set(columnEligible, &r.eligible)
 	set(columnFitting, &r.fitting)
 	set(columnBlocked, &blocked)
-	set(columnMissing, &r.missing)
 	r.hasNextDue = set(columnNextDue, &r.nextDue)
 	var due int64
 	r.hasDue = set(columnDue, &due)

@@ -121,3 +121,37 @@ func TestClaimQuarantinesWhatIsGone(t *testing.T) {
 	check(t, "its status", value[string](t, conn, "select status || ' ' || last_error_code from outbox_delivery where seq = 1"),
 		"QUARANTINED EVENT_MISSING")
 }
+
+// TestClaimQuarantinesItsOwn: of many rows whose events are gone, a claim takes those that it came for. Their lanes wait for them.
+func TestClaimQuarantinesItsOwn(t *testing.T) {
+	url := database(t)
+	store := open(t, postgres.Config{URL: url})
+	lease := acquire(t, store, "d")
+	conn := connect(t, url)
+	exec(t, conn, `insert into outbox_delivery (destination, seq, status, endpoint, partition_key, next_attempt_at)
+		select 'd', i, 'PENDING', 'e' || i % 2, 'k' || i, case when i > 250 then now() - interval '1 minute' end
+		  from generate_series(1, 500) i`)
+	endpoint := "e0"
+	for _, test := range []struct {
+		name  string
+		claim relay.Claim
+		want  []int64
+	}{
+		{"a lane", relay.Claim{Lane: &relay.LaneID{Endpoint: "e1", Key: "k249"}, Limit: 100}, []int64{249}},
+		{"an endpoint", relay.Claim{Endpoint: &endpoint, After: 244, Limit: 100}, []int64{246, 248, 250}},
+		{"due", relay.Claim{Due: true, Limit: 2}, []int64{251, 252}},
+	} {
+		test.claim.MaxBytes = 1 << 20
+		claimed, err := store.Claim(t.Context(), lease, test.claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for _, d := range claimed.Deliveries {
+			got = append(got, d.Event.Seq)
+		}
+		slices.Sort(got)
+		check(t, test.name, fmt.Sprint(got), fmt.Sprint(test.want))
+	}
+	check(t, "quarantined", value[int](t, conn, "select count(*) from outbox_delivery where status = 'QUARANTINED'"), 6)
+}

@@ -47,7 +47,7 @@ func TestPlansTouchLittle(t *testing.T) {
 		{"claim due", fence + ", 0, 101, 100, '{}', 1000000, '-infinity', -1", 102, 500},
 		{"claim a lane", fence + ", 0, 101, 100, '{}', 1000000, 'e1', 'k1'", 6, 6},
 		{"claim parked of an endpoint", fence + ", 0, 101, 100, '{}', 1000000, 'e1', 0", 102, 500},
-		{"take what is gone", fence + ", 100", 40_000, 40_000}, // what is due or parked, and not what was published
+		{"take what is gone", fence + ", '{7,9,45000}'", 3, 3},
 		{"take over", "'d', 100", 1, 1},
 		// All lanes that something blocks are looked at once, for a takeover; the endpoints are probed one by one.
 		{"list what is open", "'d', 49900, 100", 16_000, 16_000},
