@@ -34,6 +34,8 @@ type item struct {
 	route  *route
 	slot   *slot // nil: not known yet
 	done   bool  // it has its outcome
+	// uncertain: a try to send it had no answer. Whatever comes of it later, it may have arrived by then.
+	uncertain bool
 }
 
 // lane is the deliveries of a call with one key.
@@ -151,6 +153,7 @@ func hold(ctx context.Context, d time.Duration) {
 // settle gives an event its outcome. When it has to be tried again, nothing behind it is sent.
 func (c *call) settle(i int, o relay.Outcome) {
 	it := &c.items[i]
+	o.Uncertain = o.Uncertain || it.uncertain
 	c.outcomes[i], it.done = o, true
 	c.waiting--
 	if o.Code != "" {
@@ -260,7 +263,7 @@ func (c *call) judge(ctx context.Context, p *producer, wave []int, t *tally) {
 		}
 		return
 	}
-	e := t.end(p.written.Load())
+	e := t.end(p)
 	if t.flushed {
 		c.d.pool.discard(p)
 	} else {
@@ -287,6 +290,7 @@ func (c *call) judgeSlot(ctx context.Context, s *slot, e ending) {
 		case err == nil:
 			err = r.err
 		}
+		c.items[i].uncertain = c.items[i].uncertain || e.lost
 		failed = append(failed, i)
 	}
 	if len(failed) == 0 {

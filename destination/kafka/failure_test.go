@@ -287,3 +287,40 @@ func TestDeadline(t *testing.T) {
 		close(hang)
 	}
 }
+
+// The first try was sent and the connection ended before the answer. What the brokers say to the tries after it is not about the first,
+// which may have been written.
+func TestErrorAfterALostAnswer(t *testing.T) {
+	for _, test := range []struct {
+		fault *kerr.Error
+		kind  relay.Kind
+		code  string
+	}{
+		{kerr.NotEnoughReplicas, relay.Unavailable, CodeNoReplicas},
+		{kerr.NotLeaderForPartition, relay.Unavailable, CodeNoLeader},
+		{kerr.TopicAuthorizationFailed, relay.Reject, CodeTopicDenied},
+		{kerr.MessageTooLarge, relay.Reject, CodeTooLarge},
+	} {
+		t.Run(test.fault.Message, func(t *testing.T) {
+			t.Parallel()
+			for _, lost := range []bool{true, false} {
+				c := fake(t)
+				if lost {
+					c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+						return nil, errors.New("cut"), true
+					})
+				}
+				c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: test.fault, Count: -1})
+				d := newDestination(t, c.ListenAddrs())
+				event := relay.Event{Topic: "t", Key: "k", Payload: []byte(`1`)}
+				outcomes := deliver(t, d, delivery(event), delivery(event))
+				wantAll(t, outcomes, test.kind, test.code)
+				for i, o := range outcomes {
+					if o.Uncertain != lost {
+						t.Errorf("answer lost %v: outcome %d has uncertain %v", lost, i, o.Uncertain)
+					}
+				}
+			}
+		})
+	}
+}

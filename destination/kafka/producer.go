@@ -17,6 +17,8 @@ const (
 	// dialTries is how many connections in a row one broker may refuse.
 	dialTries   = 4
 	dialTimeout = 3 * time.Second
+
+	produceKey = 0 // of the request Produce
 )
 
 // backoff is the pause before a try, counted from 1.
@@ -70,9 +72,10 @@ func (l *pool) close() {
 // producer is a client and what its connections have shown.
 type producer struct {
 	client *kgo.Client
-	// Since the wave began: whether records were sent, and how many have found their partition.
+	// Since the wave began: whether records were sent, how many have found their partition, and what is without an answer.
 	written     atomic.Bool
 	partitioned atomic.Int64
+	unanswered  atomic.Int64 // requests that were sent, less their answers
 
 	mu      sync.Mutex
 	refused map[int32]int // connections in a row, by broker
@@ -125,8 +128,16 @@ func (p *producer) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ n
 
 // OnBrokerWrite implements kgo.HookBrokerWrite.
 func (p *producer) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, bytes int, _, _ time.Duration, _ error) {
-	if key == 0 && bytes > 0 { // Produce
+	if key == produceKey && bytes > 0 {
 		p.written.Store(true)
+		p.unanswered.Add(1)
+	}
+}
+
+// OnBrokerRead implements kgo.HookBrokerRead.
+func (p *producer) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == produceKey && err == nil {
+		p.unanswered.Add(-1)
 	}
 }
 
@@ -148,6 +159,7 @@ func (p *producer) begin(ctx context.Context) (context.Context, context.CancelCa
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.written.Store(false)
 	p.partitioned.Store(0)
+	p.unanswered.Store(0)
 	p.mu.Lock()
 	p.abort = cancel
 	clear(p.refused)
@@ -208,14 +220,16 @@ type ending struct {
 	results map[*kgo.Record]result // a record without one is open
 	cause   error                  // of the open ones; nil: nothing was sent
 	written bool                   // what is open may have arrived
+	lost    bool                   // a try had no answer: what failed after it may have arrived as well
 }
 
 // end ends the gathering.
-func (t *tally) end(written bool) ending {
+func (t *tally) end(p *producer) ending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	e := ending{results: make(map[*kgo.Record]result, len(t.records)), cause: t.cause, written: written}
+	e := ending{results: make(map[*kgo.Record]result, len(t.records)), cause: t.cause, written: p.written.Load(),
+		lost: p.unanswered.Load() > 0}
 	for _, r := range t.records {
 		e.results[r] = result{offset: r.Offset, err: t.failures[r]}
 	}
