@@ -70,8 +70,9 @@ type Config[T any] struct {
 	// A single bigger record comes all the same. Defaults 8 MiB, 1 MiB.
 	FetchBytes, FetchPartitionBytes int
 
-	// StartAtEnd makes a group that has no offset yet begin with what comes from now on. Default: with the oldest there is, so
-	// that nothing is lost of what came before the first start.
+	// StartAtEnd makes a group that has no offset yet begin with what comes from now on: its first start commits that. In a partition
+	// that is added later it begins with what comes once it knows of it. Default: with the oldest there is, so that nothing is lost of what
+	// came before.
 	StartAtEnd bool
 	// CommitInterval is how often offsets are committed. A crash repeats what was handled since, which costs the inbox's answer
 	// and nothing else. Default 1 s.

@@ -28,6 +28,7 @@ type Consumer[T any] struct {
 	uncommitted atomic.Bool
 
 	mu         sync.Mutex
+	client     *kgo.Client // nil before the first assignment
 	partitions map[place]*partition
 	stuck      []place // their handlers did not end in time
 }
@@ -92,7 +93,7 @@ func (c *Consumer[T]) Run(ctx context.Context) error {
 	defer c.letters.close()
 	client, err := kgo.NewClient(append(append(c.connect(), c.member()...),
 		kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
-		kgo.AutoCommitCallback(c.committed))...)
+		kgo.AdjustFetchOffsetsFn(c.begin), kgo.AutoCommitCallback(c.committed))...)
 	if err != nil {
 		return fmt.Errorf("consume %v: %w", c.Topics, err)
 	}
@@ -160,6 +161,7 @@ func (c *Consumer[T]) assigned(_ context.Context, client *kgo.Client, given map[
 	client.ResumeFetchPartitions(given) // a pause outlives an assignment
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.client = client
 	for at := range places(given) {
 		p := newPartition(at, client, c.QueueRecords, c.QueueBytes)
 		c.partitions[at] = p
@@ -172,6 +174,55 @@ func (c *Consumer[T]) assigned(_ context.Context, client *kgo.Client, given map[
 	if len(given) > 0 {
 		c.Log.Info("partitions assigned", "group", c.Group, "partitions", given)
 	}
+}
+
+// begin commits where the group begins in partitions of which it has no offset, when that is at their end. Without an offset it would
+// begin at the end again after the next rebalance or restart, past what came meanwhile and was not handled: a partition may be without a
+// message for long, and its first one may have to be tried again. An error makes the client join anew and ask again.
+func (c *Consumer[T]) begin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var topics []string
+	for topic, partitions := range offsets {
+		for _, at := range partitions {
+			if at.EpochOffset().Offset < 0 && !slices.Contains(topics, topic) {
+				topics = append(topics, topic)
+			}
+		}
+	}
+	if !c.StartAtEnd || len(topics) == 0 {
+		return offsets, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*commitTimeout)
+	defer cancel()
+	c.mu.Lock()
+	client := c.client
+	c.mu.Unlock()
+	ends, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("look for the end of %v: %w", topics, err)
+	}
+	begins := map[string]map[int32]kgo.EpochOffset{}
+	for _, topic := range topics {
+		begins[topic] = map[int32]kgo.EpochOffset{}
+		for number, at := range offsets[topic] {
+			if at.EpochOffset().Offset >= 0 {
+				continue
+			}
+			end, told := ends.Lookup(topic, number)
+			if !told || end.Err != nil {
+				err = cmp.Or(end.Err, error(kerr.UnknownTopicOrPartition))
+				return nil, fmt.Errorf("look for the end of %v: %w", place{topic, number}, err)
+			}
+			begins[topic][number] = kgo.EpochOffset{Epoch: -1, Offset: end.Offset}
+			offsets[topic][number] = kgo.NewOffset().At(end.Offset)
+		}
+	}
+	client.CommitOffsetsSync(ctx, begins, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, failed error) {
+		err = commitError(resp, failed)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("commit where the group begins: %w", err)
+	}
+	return offsets, nil
 }
 
 // revoked lets partitions go: what is under way ends, and its offset is committed before another member gets them.
@@ -265,14 +316,20 @@ func (c *Consumer[T]) committed(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp
 	if errors.Is(err, context.Canceled) {
 		return // another commit came first
 	}
-	if err == nil {
-		for _, topic := range resp.Topics {
-			for _, partition := range topic.Partitions {
-				err = cmp.Or(err, kerr.ErrorForCode(partition.ErrorCode))
-			}
+	c.judge(commitError(resp, err))
+}
+
+// commitError returns what kept a commit from being made, or a part of it.
+func commitError(resp *kmsg.OffsetCommitResponse, err error) error {
+	if err != nil {
+		return err
+	}
+	for _, topic := range resp.Topics {
+		for _, partition := range topic.Partitions {
+			err = cmp.Or(err, kerr.ErrorForCode(partition.ErrorCode))
 		}
 	}
-	c.judge(err)
+	return err
 }
 
 func (c *Consumer[T]) judge(err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,4 +104,30 @@ func TestLostPartitions(t *testing.T) {
 	w.awaitHandled(200)
 	r.stop()
 	w.wantHandled(all...)
+}
+
+// TestStartAtEndLosesNothing: the first start decides where a group begins. What comes after it is handled, also when nothing was
+// committed before the next one: because there was nothing yet, or because it could not be handled.
+func TestStartAtEndLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.send(0, "before")
+	atEnd := func(c *Config[*sql.Tx]) { c.StartAtEnd = true }
+	r := w.start(func(c *Config[*sql.Tx]) {
+		atEnd(c)
+		c.Handle = func(context.Context, *sql.Tx, Message) error { return TryAgain(0, nil) }
+	})
+	eventually(t, "both partitions", func() bool { return r.partitions() == 2 })
+	eventually(t, "the beginning", func() bool { return w.committed() == 1 })
+	w.send(0, "a")
+	eventually(t, "an attempt", func() bool { return r.Stats().Unavailable > 0 })
+	r.stop()
+	w.send(1, "b")
+	r = w.start(atEnd)
+	w.awaitHandled(2)
+	r.stop()
+	got := w.list("select event_id from handled order by 1")
+	if !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("handled %q, want a and b", got)
+	}
 }
