@@ -267,7 +267,8 @@ func (c *call) judge(ctx context.Context, p *producer, wave []int, t *tally) {
 	if t.flushed {
 		c.d.pool.discard(p)
 	} else {
-		p.client.Close() // now, since what it still holds goes to the next one
+		p.client.Close() // now, since what it still holds goes to the next one …
+		t.open.Wait()    // … and it writes into records when it gives them up, which it does after Close
 	}
 	for _, s := range c.slots {
 		c.judgeSlot(ctx, s, e)

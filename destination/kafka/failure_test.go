@@ -324,3 +324,33 @@ func TestErrorAfterALostAnswer(t *testing.T) {
 		})
 	}
 }
+
+// idleProducers makes n producers that know the topic of a delivery, as calls under way at once do.
+func idleProducers(t *testing.T, d *Destination, n int, one relay.Delivery) {
+	t.Helper()
+	var idle []*producer
+	for range n {
+		wantAll(t, deliver(t, d, one), relay.Published, "")
+		idle = append(idle, d.pool.idle...)
+		d.pool.idle = nil
+	}
+	d.pool.idle = idle
+}
+
+// A wave of which nothing is sent, since the client itself refuses one of its records, leaves the others as they were: the producer that
+// had them is done with them before the next one gets them.
+func TestOneThatIsNotSentAmongMany(t *testing.T) {
+	c := fake(t)
+	d := newDestination(t, c.ListenAddrs(), func(c *Config) { c.MaxRecordSize, c.BatchSize = 4000, 4000 })
+	tooBig := `{"h":"` + strings.Repeat("x", 4000) + `"}`
+	idleProducers(t, d, 20, delivery(relay.Event{Topic: "t", Key: "k", Payload: []byte(`1`)}))
+	for len(d.pool.idle) > 1 {
+		batch := []relay.Delivery{delivery(relay.Event{Topic: "t", Key: keyIn(0, 0), Payload: []byte(`1`), Headers: []byte(tooBig)})}
+		for i := range 60 {
+			batch = append(batch, delivery(relay.Event{Topic: "t", Key: keyIn(int32(i%3), 1), Payload: []byte(`1`)}))
+		}
+		outcomes := deliver(t, d, batch...)
+		wantOutcome(t, "the big one", outcomes[0], relay.Reject, CodeTooLarge)
+		wantAll(t, outcomes[1:], relay.Published, "")
+	}
+}

@@ -175,6 +175,7 @@ type result struct {
 
 // tally gathers what becomes of the records of a wave.
 type tally struct {
+	open     sync.WaitGroup // the records that the client still has, and may still write into
 	mu       sync.Mutex
 	acked    int
 	records  []*kgo.Record // all that have ended …
@@ -186,6 +187,7 @@ type tally struct {
 
 // promise is called for each record, by one goroutine.
 func (t *tally) promise(r *kgo.Record, err error) {
+	defer t.open.Done()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -243,6 +245,7 @@ func (c *call) send(ctx context.Context, p *producer, wave []int) *tally {
 	sending, cancel := p.begin(ctx)
 	defer cancel(nil)
 	began := time.Now()
+	t.open.Add(len(wave))
 	for _, i := range wave {
 		p.client.Produce(context.Background(), &c.items[i].record, t.promise)
 	}
