@@ -22,6 +22,7 @@ type call struct {
 	bytes    int    // of all records
 	routes   map[string]*route
 	wave     int            // counts from 1
+	anew     bool           // the next wave gets a new producer
 	slots    []*slot        // of this wave
 	failures map[string]int // events by the code of their outcome
 }
@@ -114,7 +115,7 @@ func (c *call) run(ctx context.Context) {
 		hold(ctx, c.d.config.Linger)
 	}
 	for c.waiting > 0 && ctx.Err() == nil {
-		p, err := c.d.pool.get()
+		p, err := c.producer()
 		if err != nil {
 			c.settleAll(outcomeOf(err))
 			return
@@ -135,6 +136,14 @@ func (c *call) run(ctx context.Context) {
 	if c.waiting > 0 { // nothing was sent of these
 		c.settleAll(relay.Outcome{Kind: relay.Released})
 	}
+}
+
+func (c *call) producer() (*producer, error) {
+	if c.anew {
+		c.anew = false
+		return newProducer(&c.d.config)
+	}
+	return c.d.pool.get()
 }
 
 // hold waits for d, or until the context ends.
@@ -311,7 +320,9 @@ func (c *call) judgeSlot(ctx context.Context, s *slot, e ending) {
 		s.widen()
 		c.settleFailed(failed, outcomeOf(err))
 		return
-	case isUnknownTopic(err) && s.route.loses(c.wave):
+	case (isUnknownTopic(err) || isUnknownPartition(err)) && s.route.loses(c.wave):
+		// One that has been idle does not know what the topic has got since: a new one asks.
+		c.anew = c.anew || isUnknownPartition(err)
 		c.d.topics.forget(s.route.topic)
 		s.route.known, s.route.tries = false, 0 // looked up again; they wait
 		for i := range c.items {

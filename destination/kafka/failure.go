@@ -201,6 +201,11 @@ func isUnknownTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
 }
 
+// isUnknownPartition: the client knows fewer partitions than the record was meant for. Nothing was sent; franz-go has no name for it.
+func isUnknownPartition(err error) bool {
+	return strings.Contains(err.Error(), "invalid record partitioning choice")
+}
+
 // isFinalFault: another connection would fail in the same way.
 func isFinalFault(err error) bool { return outcomeOf(err).Pause }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -352,5 +353,27 @@ func TestOneThatIsNotSentAmongMany(t *testing.T) {
 		outcomes := deliver(t, d, batch...)
 		wantOutcome(t, "the big one", outcomes[0], relay.Reject, CodeTooLarge)
 		wantAll(t, outcomes[1:], relay.Published, "")
+	}
+}
+
+// Partitions that a topic has got are used at once, although producers that have been idle do not know of them.
+func TestPartitionsAreAdded(t *testing.T) {
+	c := fake(t, kfake.SeedTopics(1, "grows"))
+	d := newDestination(t, c.ListenAddrs())
+	on := func(key string) relay.Delivery {
+		return delivery(relay.Event{Topic: "grows", Key: key, Payload: []byte(`1`)})
+	}
+	idleProducers(t, d, 3, on("k"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "grows"); err != nil {
+		t.Fatal(err)
+	}
+	d.topics.forget("grows") // it was looked up long ago
+	for range 3 {
+		wantAll(t, deliver(t, d, on(keyIn(0, 1)), on(keyIn(1, 1)), on(keyIn(2, 1)), on(keyIn(2, 1)), on("")), relay.Published, "")
 	}
 }
