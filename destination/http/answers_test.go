@@ -3,6 +3,7 @@ package http
 import (
 	"bufio"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -216,6 +217,22 @@ func TestMessageOfAFailure(t *testing.T) {
 	body = strings.Repeat("a", maxMessage-10) + "token-abc/def"
 	if got := deliver(t, d, newEvent()).Message; strings.Contains(got, "token") {
 		t.Errorf("half a token is shown: %q", got[len(got)-40:])
+	}
+}
+
+// Error pages show the URL, but with its query taken apart or its & escaped. A value is hidden as it was written and as it reads.
+func TestQueryIsNotShown(t *testing.T) {
+	for _, query := range []string{
+		"x=1&token=se%2bcret%3d", "token=se%20cret&x=1", "x=1;token=secret", "x=1&secret", "x=1&token=se%zzcret", "token=se%2Bcret%3D&x=1",
+	} {
+		server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprint(w, html.EscapeString(r.URL.RequestURI()), " ", r.URL.Query())
+		})
+		d := newDestination(t, server.URL+"/hook?"+query)
+		if got := deliver(t, d, newEvent()).Message; strings.Contains(got, "cret") || !strings.Contains(got, "/hook?") {
+			t.Errorf("%s: message %q", query, got)
+		}
 	}
 }
 

@@ -139,7 +139,7 @@ func (c credentials) standardSecrets() ([][]byte, error) {
 }
 
 // redact takes out of a text that came from the other side what it may have echoed: the token, the secrets, and the
-// query of the URL with each of its values.
+// query of the URL with each of its values, as it was written and as it reads.
 func (c credentials) redact(text string, u *url.URL) string {
 	var hidden []string // what, by what, what, by what …
 	hide := func(secret string) {
@@ -155,11 +155,17 @@ func (c credentials) redact(text string, u *url.URL) string {
 	}
 	if u != nil && u.RawQuery != "" {
 		hide(u.RawQuery)
-		for _, values := range u.Query() {
-			for _, value := range values {
-				if len(value) > 3 { // hiding every 1 would leave nothing to read
-					hide(value)
-				}
+		for part := range strings.FieldsFuncSeq(u.RawQuery, func(r rune) bool { return r == '&' || r == ';' }) {
+			value := part // the whole is one too, without a name
+			if _, after, named := strings.Cut(part, "="); named {
+				value = after
+			}
+			if len(value) <= 3 {
+				continue // hiding every 1 would leave nothing to read
+			}
+			hide(value)
+			if reads, err := url.QueryUnescape(value); err == nil {
+				hide(reads)
 			}
 		}
 	}
