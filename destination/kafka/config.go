@@ -31,7 +31,7 @@ type Config struct {
 	// goes alone. Default 1,000,000. Producers often have 32 KiB (batch.size of the Java client is 16 KiB).
 	BatchSize int
 	// MaxRecordSize is the size that a record may have, in bytes before compression, with some 100 bytes around it. It must
-	// not exceed max.message.bytes of the topics. Default 1 MiB, which is Kafka's default.
+	// not exceed max.message.bytes of the topics. Default 1 MiB, which is Kafka's default; at most 100 MiB.
 	MaxRecordSize int
 	// Linger holds back what does not fill BatchSize. The relay gathers what comes meanwhile into its next batch, so there are fewer
 	// and bigger ones. Default 0: at once, since the relay gathers while a batch is under way anyway. Producers often have 10 ms.
@@ -75,7 +75,7 @@ const (
 
 // Limits on what can be set, in bytes and events.
 const (
-	minSize, maxSize   = 1 << 10, 1 << 30
+	minSize, maxSize   = 1 << 10, 100 << 20 // a request can have no more: socket.request.max.bytes, and the client's own limit
 	maxBatch           = 100_000
 	maxLinger          = 5 * time.Second
 	defaultBatchSize   = 1_000_000

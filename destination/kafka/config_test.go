@@ -30,6 +30,25 @@ func TestProblemsComeAtOnce(t *testing.T) {
 	}
 }
 
+// What is taken as a size can be used: a producer can be made with it.
+func TestRecordSizes(t *testing.T) {
+	for _, size := range []int{minSize, maxSize, maxSize + 1, 200 << 20} {
+		d, err := New(Config{Brokers: []string{"host"}, MaxRecordSize: size})
+		if (err == nil) != (size <= maxSize) {
+			t.Errorf("%d: got %v, want sizes to %d taken", size, err, maxSize)
+		}
+		if err != nil {
+			continue
+		}
+		p, err := newProducer(&d.config)
+		if err != nil {
+			t.Errorf("%d: %v", size, err)
+			continue
+		}
+		p.client.Close()
+	}
+}
+
 func TestSASLProblems(t *testing.T) {
 	for _, test := range []struct {
 		sasl SASL
