@@ -67,9 +67,11 @@ func (o *Ops) ResetCursor(ctx context.Context, destination string, fromSeq int64
 
 // heldCursor is what a destination was like before its reset.
 type heldCursor struct {
-	position, last int64
-	worker         string
-	pause          pauseState
+	position int64 // of the furthest shard
+	slowest  int64 // of the other end: what lies above it is not delivered yet
+	last     int64
+	worker   string
+	pause    pauseState
 }
 
 // holdForReset makes sure that nobody works on the destination, and that nobody begins to.
@@ -85,6 +87,10 @@ func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination stri
 	if err := each(ctx, tx, q.look, []any{destination}, func(scan func(...any) error) error {
 		var one heldCursor
 		err := scan(&one.position, &one.worker, &one.pause.Reason, &one.pause.By, &one.pause.Paused, &one.last)
+		one.slowest = one.position
+		if shards > 0 {
+			one.slowest = min(one.position, c.slowest)
+		}
 		one.position = max(one.position, c.position)
 		if one.worker == "" {
 			one.worker = c.worker
@@ -94,14 +100,13 @@ func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination stri
 	}); err != nil {
 		return c, err
 	}
-	switch {
+	switch end := min(c.slowest, c.last) + 1; {
 	case shards == 0:
 		return c, ErrUnknownDestination
 	case c.worker != "" && c.worker != owner:
 		return c, refuseWorker(c.worker)
-	case fromSeq < 1 || fromSeq > min(c.position, c.last)+1:
-		return c, &RefusedError{fmt.Sprintf("it can begin again at 1 to %d: beyond that events would be skipped",
-			min(c.position, c.last)+1)}
+	case fromSeq < 1 || fromSeq > end:
+		return c, &RefusedError{fmt.Sprintf("it can begin again at 1 to %d: beyond that events would be skipped", end)}
 	}
 	if c.pause.Reason == resetReason { // of a reset that was broken off
 		c.pause = pauseState{}

@@ -1,6 +1,8 @@
 package ops_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/pillarbox-dev/pillarbox/ops"
@@ -43,4 +45,23 @@ func TestResetCursorInTheMiddle(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The shards of a destination are not equally far: what the slowest has not delivered is not skipped.
+func TestResetCursorOfShards(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	b.events(100, "a", 0)
+	b.shards([]int64{20, 80})
+	var refused *ops.RefusedError
+	if _, err := b.ResetCursor(b.Context(), "d", 51, ann); !errors.As(err, &refused) || !strings.Contains(err.Error(), "at 1 to 21") {
+		b.Errorf("beyond the slowest shard: %v, want a refusal", err)
+	}
+	if got, want := b.cursors(), "0/2 20 20 {} - - 0\n1/2 80 80 {} - - 0"; got != want {
+		b.Errorf("cursors =\n%s\nwant\n%s", got, want)
+	}
+	r, err := b.ResetCursor(b.Context(), "d", 21, ann)
+	b.must(err)
+	if want := (ops.CursorReset{From: 80, To: 20}); r != want {
+		b.Errorf("reset = %+v, want %+v", r, want)
+	}
 }

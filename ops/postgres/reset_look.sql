@@ -1,4 +1,4 @@
--- The cursors of a destination, locked until the end of the transaction: the furthest position, who works on it, and the last number
+-- The cursors of a destination, locked until the end of the transaction: how far each has come, who works on it, and the last number
 -- that the log has handed out.
 select c.position, case when c.lease_expires_at > clock_timestamp() then coalesce(c.lease_owner, '') else '' end,
        coalesce(c.paused_reason, ''), coalesce(c.paused_by, ''), c.paused_at is not null,

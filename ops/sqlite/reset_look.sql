@@ -1,4 +1,4 @@
--- The cursors of a destination: the furthest position, who works on it, and the last number that the log has handed out. The
+-- The cursors of a destination: how far each has come, who works on it, and the last number that the log has handed out. The
 -- transaction has the write lock already.
 select c.position,
        case when c.lease_expires_at > cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000
