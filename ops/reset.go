@@ -1,10 +1,12 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // CursorReset is what ResetCursor did.
@@ -18,6 +20,7 @@ type CursorReset struct {
 const (
 	resetChunk  = 10_000
 	resetReason = "the cursor is being reset: if that was broken off, run 'pillarbox reset-cursor' again"
+	resetBefore = "; it was paused before: " // stands between resetReason and the reason of a pause that is to last
 )
 
 var errResetLost = errors.New("somebody else has taken the destination: stop its relays, then do it again")
@@ -30,7 +33,7 @@ type resetQueries struct{ look, hold, renew, forget, cursor string }
 // later ones is forgotten, since it may be about other events; all of it is delivered again. Nothing is skipped.
 //
 // No relay may work on the destination. It is held until the end, so that none begins in between; a reset that is broken off
-// leaves it paused, and the next one goes on.
+// leaves it paused, and the next one goes on. What was paused before stays so.
 func (o *Ops) ResetCursor(ctx context.Context, destination string, fromSeq int64, a Action) (CursorReset, error) {
 	r := CursorReset{To: fromSeq - 1}
 	if err := a.check(true); err != nil {
@@ -74,6 +77,17 @@ type heldCursor struct {
 	pause    pauseState
 }
 
+// paused is how a pause goes on after the reset: that of a reset which was broken off says what there was before it.
+func paused(reason, by string, is bool) pauseState {
+	if rest, ofReset := strings.CutPrefix(reason, resetReason); ofReset {
+		reason, is = strings.CutPrefix(rest, resetBefore)
+	}
+	if !is {
+		return pauseState{}
+	}
+	return pauseState{Paused: true, Reason: reason, By: by}
+}
+
 // holdForReset makes sure that nobody works on the destination, and that nobody begins to.
 func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination string, fromSeq int64, owner string, a Action) (
 	heldCursor, error) {
@@ -85,18 +99,22 @@ func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination stri
 	var c heldCursor
 	shards := 0
 	if err := each(ctx, tx, q.look, []any{destination}, func(scan func(...any) error) error {
-		var one heldCursor
-		err := scan(&one.position, &one.worker, &one.pause.Reason, &one.pause.By, &one.pause.Paused, &one.last)
-		one.slowest = one.position
-		if shards > 0 {
-			one.slowest = min(one.position, c.slowest)
+		var position int64
+		var worker, reason, by string
+		var isPaused bool
+		if err := scan(&position, &worker, &reason, &by, &isPaused, &c.last); err != nil {
+			return err
 		}
-		one.position = max(one.position, c.position)
-		if one.worker == "" {
-			one.worker = c.worker
+		if shards == 0 || position < c.slowest {
+			c.slowest = position
 		}
-		c, shards = one, shards+1
-		return err
+		c.position = max(c.position, position)
+		c.worker = cmp.Or(worker, c.worker)
+		if !c.pause.Paused { // the guard pauses one shard alone
+			c.pause = paused(reason, by, isPaused)
+		}
+		shards++
+		return nil
 	}); err != nil {
 		return c, err
 	}
@@ -108,10 +126,11 @@ func (o *Ops) holdForReset(ctx context.Context, q resetQueries, destination stri
 	case fromSeq < 1 || fromSeq > end:
 		return c, &RefusedError{fmt.Sprintf("it can begin again at 1 to %d: beyond that events would be skipped", end)}
 	}
-	if c.pause.Reason == resetReason { // of a reset that was broken off
-		c.pause = pauseState{}
+	reason, by := resetReason, a.By
+	if c.pause.Paused {
+		reason, by = resetReason+resetBefore+c.pause.Reason, c.pause.By
 	}
-	if _, err := tx.ExecContext(ctx, q.hold, destination, owner, resetReason, a.By); err != nil {
+	if _, err := tx.ExecContext(ctx, q.hold, destination, owner, reason, by); err != nil {
 		return c, err
 	}
 	return c, tx.Commit()

@@ -65,3 +65,44 @@ func TestResetCursorOfShards(t *testing.T) {
 		b.Errorf("reset = %+v, want %+v", r, want)
 	}
 }
+
+// A destination that was paused is so after its reset, also when it was one shard that the guard had paused.
+func TestResetCursorKeepsThePause(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	b.events(100, "a", 0)
+	b.shards([]int64{20, 20})
+	b.exec("update outbox_cursor set paused_at = now(), paused_reason = 'storm', paused_by = 'guard' where shard = 0")
+	_, err := b.ResetCursor(b.Context(), "d", 21, ann)
+	b.must(err)
+	if got, want := b.cursors(), "0/2 20 20 {} - storm 0\n1/2 20 20 {} - storm 0"; got != want {
+		b.Errorf("cursors =\n%s\nwant\n%s", got, want)
+	}
+}
+
+// One that is broken off says what to do, and the next one knows yet who had paused the destination before the first.
+func TestResetCursorBrokenOff(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(100, "a", 0)
+		b.cursor("d", 100)
+		b.deliveries(100, "PUBLISHED", 1)
+		b.must(b.Pause(b.Context(), "d", ops.Action{By: "bob", Reason: "their release"}))
+		b.exec(b.sql(`create function broken() returns trigger language plpgsql as 'begin raise exception ''broken off''; end'`, "select 1"))
+		b.exec(b.sql("create trigger broken before delete on outbox_delivery execute function broken()",
+			"create trigger broken before delete on outbox_delivery begin select raise(abort, 'broken off'); end"))
+		for range 2 {
+			if _, err := b.ResetCursor(b.Context(), "d", 51, ann); err == nil || !strings.Contains(err.Error(), "broken off") {
+				b.Fatalf("reset: %v, want it broken off", err)
+			}
+			if d := b.status().Destinations[0]; !d.Paused || !strings.Contains(d.PausedReason, "run 'pillarbox reset-cursor' again") ||
+				!strings.Contains(d.PausedReason, "their release") {
+				b.Errorf("destination = %+v, want it paused, and why", d)
+			}
+		}
+		b.exec(b.sql("drop trigger broken on outbox_delivery", "drop trigger broken"))
+		_, err := b.ResetCursor(b.Context(), "d", 51, ann)
+		b.must(err)
+		if d := b.status().Destinations[0]; !d.Paused || d.PausedReason != "their release" || d.PausedBy != "bob" {
+			b.Errorf("destination = %+v, want it paused by bob as before", d)
+		}
+	})
+}
