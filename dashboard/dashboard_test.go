@@ -16,6 +16,7 @@ import (
 	"github.com/pillarbox-dev/pillarbox/dashboard/mask"
 	"github.com/pillarbox-dev/pillarbox/internal/pgtest"
 	"github.com/pillarbox-dev/pillarbox/ops"
+	"github.com/pillarbox-dev/pillarbox/outbox"
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
@@ -328,6 +329,26 @@ func TestExplain(t *testing.T) {
 	} {
 		if got := d.explain(c.err).status; got != c.want {
 			t.Errorf("%v: got %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// TestMaskOfBytes: what a repair has kept of a payload of bytes is in no page either.
+func TestMaskOfBytes(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Mask, c.MaskOperators = mask.New([]string{"iban"}), true })
+	seq := s.quarantined(outbox.Event{Topic: "t", Type: "Placed", PayloadBytes: []byte("DE02")})
+	detail, err := s.ops.Show(t.Context(), ops.EventRef{Seq: seq})
+	s.must(err)
+	_, err = s.ops.Repair(t.Context(), ops.Target{Destination: "d", Seq: seq, Version: detail.Deliveries[0].Version},
+		ops.Repair{PayloadBytes: []byte("DE03")}, ops.Action{By: "ann", Reason: "a wrong number"})
+	s.must(err)
+	for _, path := range []string{at("/events", seq), "/log"} {
+		_, page := s.get(path)
+		if strings.Contains(page, "REUwMg==") || strings.Contains(page, "REUwMw==") {
+			t.Errorf("%s shows the bytes", path)
+		}
+		if !strings.Contains(page, "a wrong number") || !strings.Contains(page, mask.Text) {
+			t.Errorf("%s does not show the repair with its bytes masked", path)
 		}
 	}
 }

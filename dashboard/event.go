@@ -99,7 +99,11 @@ func (d *Dashboard) eventPage(detail ops.EventDetail, m *mask.Mask) *eventPage {
 	return p
 }
 
+// historyOf hides what a repair has kept of payloads and headers. Bytes cannot be looked into, so they are hidden as a whole.
 func historyOf(entry ops.LogEntry, m *mask.Mask) historyEntry {
+	if m.Any() {
+		m = m.With("payload_bytes")
+	}
 	return historyEntry{entry, pretty(m.JSON(entry.Before)), pretty(m.JSON(entry.After))}
 }
 
