@@ -107,9 +107,10 @@ func (d *Dashboard) tasks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := d.maskFor(access.Who(r)) // a state may hold rows of the user's own queries
 	var rows []taskRow
 	for _, t := range tasks {
-		rows = append(rows, taskRow{t, pretty(t.State)})
+		rows = append(rows, taskRow{t, pretty(m.JSON(t.State))})
 	}
 	return rows, nil
 }

@@ -352,3 +352,15 @@ func TestMaskOfBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestMaskOfTasks: what a reconciliation has found with the user's own queries is masked by its columns.
+func TestMaskOfTasks(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Mask, c.MaskOperators = mask.New([]string{"iban"}), true })
+	s.must(s.ops.ReconcileOn(t.Context(), ops.ReconcileConfig{
+		Queries: []ops.ReconcileQuery{{Name: "unpaid", SQL: "select 'DE02' as iban, 'case 7' as id"}},
+	}))
+	_, page := s.get("/tasks")
+	if strings.Contains(page, "DE02") || !strings.Contains(page, "case 7") {
+		t.Errorf("the page shows what is masked, or not what was found:\n%s", page)
+	}
+}
