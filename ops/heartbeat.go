@@ -113,7 +113,7 @@ type beater struct {
 	*Ops
 	Heartbeat
 	box     *outbox.Outbox
-	queries struct{ due, clock, end, count, store, failed string }
+	queries struct{ due, clock, end, last, count, store, failed string }
 	log     *slog.Logger
 	told    string // the error that was logged last
 }
@@ -135,8 +135,8 @@ func (o *Ops) newBeater(h Heartbeat, log *slog.Logger) (*beater, error) {
 	b := &beater{Ops: o, Heartbeat: h, box: box, log: log}
 	q := &b.queries
 	return b, fill(o.dialect, o.schemaName, map[string]*string{
-		"heartbeat_due": &q.due, "clock": &q.clock, "heartbeat_end": &q.end, "heartbeat_count": &q.count,
-		"heartbeat_store": &q.store, "heartbeat_failed": &q.failed,
+		"heartbeat_due": &q.due, "clock": &q.clock, "heartbeat_end": &q.end, "heartbeat_last": &q.last,
+		"heartbeat_count": &q.count, "heartbeat_store": &q.store, "heartbeat_failed": &q.failed,
 	})
 }
 
@@ -276,6 +276,9 @@ func (b *beater) beat(ctx context.Context, status Status) (time.Duration, error)
 
 // write counts and writes the event of the interval from the state's end to another one.
 func (b *beater) write(ctx context.Context, tx *sql.Tx, s *beatState, end time.Time, status Status) error {
+	if err := b.followLog(ctx, tx, s); err != nil {
+		return fmt.Errorf("see whether the log's numbers went back: %w", err)
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("make an event id: %w", err)

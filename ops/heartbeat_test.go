@@ -106,6 +106,28 @@ func TestHeartbeatCounts(t *testing.T) {
 	})
 }
 
+// The log is truncated and its numbers begin anew: what is written then is counted, by the next heartbeat and by those after it.
+func TestHeartbeatAfterTheNumbersWentBack(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(50, "orders", 48*time.Hour)
+		h := ops.Heartbeat{Name: "daily", Every: day, Topic: "beats"}
+		b.beat(h)
+		b.exec(b.sql("truncate outbox_event restart identity", "delete from outbox_event"))
+		b.exec(b.sql("alter sequence outbox_event_seq restart", "delete from sqlite_sequence where name = 'outbox_event'"))
+		b.events(2, "orders", 48*time.Hour) // restored: they were counted in their time
+		b.events(3, "orders", 0)
+		b.back("daily", day)
+		b.beat(h)
+		b.events(4, "orders", 0)
+		b.back("daily", day)
+		b.exec("update outbox_event set dedup_key = 'heartbeat/daily/moved' where event_type = 'Heartbeat'") // the same interval again
+		b.beat(h)
+		if got := b.beats(); len(got) != 2 || got[0].Count != 3 || got[0].NothingToReport || got[1].Count != 4 {
+			b.Errorf("heartbeats = %+v, want one of 3 events and one of 4", got)
+		}
+	})
+}
+
 // A payload can name the event that carries it.
 func TestHeartbeatKnowsItsID(t *testing.T) {
 	onBoth(t, func(b *box) {

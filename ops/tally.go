@@ -33,6 +33,21 @@ type beatGap struct {
 	Bound int64 `json:"bound,omitempty"`
 }
 
+// followLog notices that the log's numbers went back, since its table was truncated with RESTART IDENTITY or restored: all of them would
+// be counted already, and the heartbeats say that there is nothing to report. Counted is then what was created since the last interval.
+func (b *beater) followLog(ctx context.Context, tx *sql.Tx, s *beatState) error {
+	var handedOut, last int64
+	if err := tx.QueryRowContext(ctx, b.queries.last).Scan(&handedOut); err != nil || handedOut >= s.Seq {
+		return err
+	}
+	if err := tx.QueryRowContext(ctx, b.Ops.queries.seqAt.last).Scan(&last); err != nil {
+		return err
+	}
+	first, err := b.createdFrom(ctx, tx, s.End, last)
+	s.Seq, s.Gaps = first-1, nil
+	return err
+}
+
 // tally counts what was committed since the last heartbeat and moves the state on.
 func (b *beater) tally(ctx context.Context, tx *sql.Tx, s *beatState, c *HeartbeatCounts) error {
 	old := s.Gaps
