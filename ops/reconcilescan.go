@@ -29,6 +29,15 @@ type sighting struct {
 	row map[string]any // what is shown of the finding; nil: it is none yet, the delivery is not settled
 }
 
+// before is how far a comparison has come that looks at a number and the later ones anew.
+func (c comparedTo) before(seq int64) comparedTo {
+	return comparedTo{
+		Through: min(c.Through, seq-1),
+		Open:    slices.DeleteFunc(slices.Clone(c.Open), func(open int64) bool { return open >= seq }),
+		Gaps:    c.Gaps.upTo(seq - 1),
+	}
+}
+
 // A look compares the next rows above a number, at most reconcileChunk, up to another one. It returns how far it has come.
 type look func(ctx context.Context, after, to int64) (seen []sighting, through int64, err error)
 

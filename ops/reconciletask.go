@@ -4,7 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"strings"
 	"time"
 )
 
@@ -30,7 +34,8 @@ func (o *Ops) ReconcileOn(ctx context.Context, c ReconcileConfig) error {
 	if err := o.changeState(ctx, ReconcileTask, &s, func() {}); err != nil {
 		return err
 	}
-	if c.Progress = s.Progress; c.Progress == nil {
+	began := maps.Clone(s.Progress) // s is loaded once more at the end
+	if c.Progress = maps.Clone(began); c.Progress == nil {
 		c.Progress = ReconcileProgress{}
 	}
 	report, err := o.Reconcile(ctx, c)
@@ -42,6 +47,11 @@ func (o *Ops) ReconcileOn(ctx context.Context, c ReconcileConfig) error {
 		f.Rows = f.Rows[:min(len(f.Rows), reconcileKept)]
 	}
 	if err := o.changeState(ctx, ReconcileTask, &s, func() {
+		for name, now := range s.Progress { // a cursor was reset meanwhile: what was compared is no longer
+			if !reflect.DeepEqual(now, began[name]) {
+				c.Progress[name] = now
+			}
+		}
 		s.Report, s.Progress = report, c.Progress
 		if len(report.Errors) == 0 {
 			s.LastSuccess = report.At
@@ -53,6 +63,28 @@ func (o *Ops) ReconcileOn(ctx context.Context, c ReconcileConfig) error {
 		return fmt.Errorf("reconcile: %d of %d checks could not be made: %v", len(report.Errors), len(report.Checks), report.Errors)
 	}
 	return nil
+}
+
+// forgetComparisons lets the scheduled reconciliation look anew at what a destination is to deliver again, from a number on.
+func (o *Ops) forgetComparisons(ctx context.Context, tx *sql.Tx, destination string, seq int64) error {
+	var text string
+	err := tx.QueryRowContext(ctx, o.queries.task.state, ReconcileTask).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && text == "" {
+		return nil // it has never run
+	}
+	var s ReconcileState
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &s)
+	}
+	if err != nil {
+		return fmt.Errorf("load the state of task %s: %w", ReconcileTask, err)
+	}
+	for name, reached := range s.Progress {
+		if name == "log/"+destination || name == "ledger/"+destination || strings.HasPrefix(name, "inbox/"+destination+"/") {
+			s.Progress[name] = reached.before(seq)
+		}
+	}
+	return o.StoreState(ctx, tx, ReconcileTask, s)
 }
 
 // changeState loads the state of a task, lets it be changed, and stores it.

@@ -173,6 +173,9 @@ func (o *Ops) setCursor(ctx context.Context, q resetQueries, destination string,
 	if err := o.mustHold(ctx, tx, q.cursor, destination, owner, fromSeq, p.Paused, p.Reason, p.By); err != nil {
 		return err
 	}
+	if err := o.forgetComparisons(ctx, tx, destination, fromSeq); err != nil {
+		return err
+	}
 	if err := o.record(ctx, tx, "reset-cursor", destination, a, map[string]int64{"position": r.From}, r); err != nil {
 		return err
 	}

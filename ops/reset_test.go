@@ -106,3 +106,59 @@ func TestResetCursorBrokenOff(t *testing.T) {
 		}
 	})
 }
+
+// again lets the destination d deliver anew from 11 on, all but the event 30, and reconciles.
+func (b *box) again(c ops.ReconcileConfig) {
+	b.Helper()
+	b.exec("update outbox_cursor set position = 50")
+	b.exec(`insert into outbox_delivery (destination, seq, status)
+		select 'd', seq, 'PUBLISHED' from outbox_event where seq > 10 and seq <> 30`)
+	b.must(b.ReconcileOn(b.Context(), c))
+	s, err := b.LastReconciliation(b.Context())
+	b.must(err)
+	b.wantFound("what was not delivered again", s.Report, "ledger no row in the ledger 30")
+}
+
+// The scheduled reconciliation looks anew at what is delivered again.
+func TestResetCursorIsReconciled(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(50, "a", 0)
+		b.cursor("d", 50)
+		b.deliveries(50, "PUBLISHED", 1)
+		c := ops.ReconcileConfig{Ledgers: []string{"d"}}
+		b.must(b.ReconcileOn(b.Context(), c))
+		_, err := b.ResetCursor(b.Context(), "d", 11, ann)
+		b.must(err)
+		b.again(c)
+	})
+}
+
+// Also when it was under way while the cursor was reset.
+func TestResetCursorDuringReconciliation(t *testing.T) {
+	b := newBox(t, schema.Postgres)
+	b.events(50, "a", 0)
+	b.cursor("d", 50)
+	b.deliveries(50, "PUBLISHED", 1)
+	c := ops.ReconcileConfig{Ledgers: []string{"d"}}
+	b.must(b.ReconcileOn(b.Context(), c))
+	holder, err := b.db.BeginTx(b.Context(), nil)
+	b.must(err)
+	defer holder.Rollback()
+	_, err = holder.ExecContext(b.Context(), "select pg_advisory_xact_lock(77)")
+	b.must(err)
+	slow := c
+	slow.Queries = []ops.ReconcileQuery{{Name: "slow", SQL: "select 1 where pg_advisory_xact_lock(77) is null"}}
+	ended := make(chan error, 1)
+	go func() { ended <- b.ReconcileOn(b.Context(), slow) }()
+	b.await("the reconciliation at its query", func() bool {
+		var waits bool
+		b.must(b.db.QueryRowContext(b.Context(), `select exists (select from pg_locks
+			where locktype = 'advisory' and objid = 77 and not granted)`).Scan(&waits))
+		return waits
+	})
+	_, err = b.ResetCursor(b.Context(), "d", 11, ann)
+	b.must(err)
+	b.must(holder.Rollback())
+	b.must(<-ended)
+	b.again(c)
+}
