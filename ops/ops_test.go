@@ -188,6 +188,21 @@ func TestStatusCounts(t *testing.T) {
 	})
 }
 
+// Nobody has moved the cursor over many events that the destination does not want: what lies behind those is late all the same.
+func TestStatusSeesWhatIsLateBehindWhatIsNotWanted(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(5_000, "other", 2*time.Hour)
+		b.cursor("d", 0, "wanted")
+		if got := time.Duration(b.status().Destinations[0].OldestPendingAge); got != 0 {
+			b.Errorf("oldest pending age = %v with nothing to deliver, want 0", got)
+		}
+		b.events(10, "wanted", time.Hour)
+		if got := time.Duration(b.status().Destinations[0].OldestPendingAge); got < time.Hour || got > time.Hour+time.Minute {
+			b.Errorf("oldest pending age = %v, want an hour", got)
+		}
+	})
+}
+
 // An event that is not available yet is not late.
 func TestStatusAgeGoesByAvailability(t *testing.T) {
 	onBoth(t, func(b *box) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -43,7 +44,8 @@ type DestinationStatus struct {
 	Failed      Count `json:"failed"`
 	Quarantined Count `json:"quarantined"`
 	// OldestPendingAge is how long the oldest event that is pending or failed could have been delivered: since it was
-	// created, or since its available_at. 0: there is none.
+	// created, or since its available_at. 0: there is none. When the first 5,000 events above the cursor are none of the
+	// destination's, the next one counts, whether it wants that or not: no relay has come to it, so nobody knows.
 	OldestPendingAge Seconds `json:"oldest_pending_age_seconds"`
 	// RatePerSecond is about how much was published per second in the last ten; 0 also when there is no ledger.
 	RatePerSecond float64 `json:"rate_per_second"`
@@ -217,6 +219,11 @@ func (o *Ops) measure(ctx context.Context, tx *sql.Tx, d *DestinationStatus, s S
 		return err
 	}
 	oldest := above.oldest
+	if above.rows >= aboveLimit && above.wanted == 0 && above.open > 0 {
+		if oldest, err = o.createdBehind(ctx, tx, above.last); err != nil {
+			return err
+		}
+	}
 	d.Pending = above.estimate(d.Position, s.LastSeq)
 	if o.queries.gaps != "" {
 		late, err := survey(ctx, tx, o.queries.gaps, d, aboveLimit)
@@ -243,10 +250,20 @@ func (o *Ops) measure(ctx context.Context, tx *sql.Tx, d *DestinationStatus, s S
 	return nil
 }
 
+// createdBehind is when the first event behind a number was created, in microseconds, if there is one.
+func (o *Ops) createdBehind(ctx context.Context, tx *sql.Tx, seq int64) (created sql.NullInt64, err error) {
+	err = tx.QueryRowContext(ctx, o.queries.seqAt.at, seq+1).Scan(&seq, &created)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return created, err
+}
+
 // surveyed is what a look at a stretch of the log has found.
 type surveyed struct {
 	rows   int64         // events that were looked at
-	wanted int64         // those that the destination wants and that have no delivery row
+	open   int64         // those that have no delivery row
+	wanted int64         // those of them that the destination wants
 	last   int64         // the highest number
 	oldest sql.NullInt64 // since when the oldest of the wanted could be delivered, µs
 }
@@ -265,6 +282,7 @@ func survey(ctx context.Context, tx *sql.Tx, query string, d *DestinationStatus,
 			return s, err
 		}
 		s.rows += count
+		s.open += open
 		s.last = max(s.last, last)
 		if d.Topics.Match(topic) {
 			s.wanted += open
