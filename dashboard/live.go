@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pillarbox-dev/pillarbox/dashboard/access"
 )
 
 // Limits on live pages: how many at once, how often each is looked at, and when a browser has to come again, so that a stream
@@ -63,8 +65,8 @@ func (d *Dashboard) fragments(name string, p page, into *fragments) error {
 	return nil
 }
 
-// live sends the parts of a page that have changed, every two seconds, until the browser leaves, the stream has lasted long
-// enough, or Run ends.
+// live sends the parts of a page that have changed, every two seconds, until the browser leaves, its session ends, the stream has
+// lasted long enough, or Run ends.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	target, err := url.ParseRequestURI(r.URL.Query().Get("page"))
 	if err != nil || len(r.URL.RawQuery) > maxLivePage || target.Host != "" || strings.HasPrefix(target.Path, "//") ||
@@ -100,6 +102,9 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 		case <-d.ended:
 			return
 		case <-time.After(max(liveEvery, liveRest*time.Since(start))):
+		}
+		if !access.Still(r) {
+			return
 		}
 	}
 }

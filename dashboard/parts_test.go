@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pillarbox-dev/pillarbox/dashboard/access"
 	"github.com/pillarbox-dev/pillarbox/ops"
 	"github.com/pillarbox-dev/pillarbox/relay"
 )
@@ -270,5 +273,61 @@ func TestStates(t *testing.T) {
 		if got := unitState(u.unit); got != u.want {
 			t.Errorf("%+v: got %s, want %s", u.unit, got, u.want)
 		}
+	}
+}
+
+// TestLiveEndsWithTheSecret: a secret that is replaced ends the live pages that were opened with it, and no others.
+func TestLiveEndsWithTheSecret(t *testing.T) {
+	secrets := map[string]string{}
+	for _, name := range []string{"old", "other"} {
+		secrets[name] = filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(secrets[name], []byte("the token of "+name+", long enough"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, func(c *Config) {
+		guard, err := access.New(access.Config{Tokens: []access.Credential{
+			{Name: "old", Role: access.Viewer, Secret: access.File(secrets["old"])},
+			{Name: "other", Role: access.Viewer, Secret: access.File(secrets["other"])},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Access = guard
+	})
+	open := func(name string) *bufio.Reader {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.server.URL+"/live?page=/", nil)
+		s.must(err)
+		request.Header.Set("Authorization", "Bearer the token of "+name+", long enough")
+		answer, err := http.DefaultClient.Do(request)
+		s.must(err)
+		t.Cleanup(func() { answer.Body.Close() })
+		if answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: status %d", name, answer.StatusCode)
+		}
+		return bufio.NewReader(answer.Body)
+	}
+	messages := func(from *bufio.Reader, most int) (n int) {
+		for n < most {
+			line, err := from.ReadString('\n')
+			if err != nil {
+				return n
+			}
+			if strings.HasPrefix(line, "event: ") {
+				n++
+			}
+		}
+		return n
+	}
+	old, other := open("old"), open("other")
+	if messages(old, 1) != 1 || messages(other, 1) != 1 {
+		t.Fatal("a live page has sent nothing")
+	}
+	s.must(os.WriteFile(secrets["old"], []byte("another token, long enough as well"), 0o600))
+	if n := messages(old, 3); n > 1 { // one may have been on its way
+		t.Errorf("%d more messages after the secret was replaced, want the end", n)
+	}
+	if n := messages(other, 2); n != 2 {
+		t.Error("the live page of another has ended as well")
 	}
 }

@@ -142,7 +142,11 @@ func (a *Access) guard(next http.Handler, refuse Refuse) http.Handler {
 			refuse(w, r, refusal.Refusal)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(withIdentity(r.Context(), who)))
+		again := func() Identity {
+			who, _, _ := a.identify(r)
+			return who
+		}
+		next.ServeHTTP(w, r.WithContext(let(r.Context(), who, again)))
 	})
 }
 
