@@ -10,7 +10,8 @@ import (
 )
 
 // ReconcileMetrics tell what the scheduled reconciliation has found the last time, whichever process ran it. They are a
-// prometheus.Collector. While the database does not answer, and before the first run, there are none.
+// prometheus.Collector. While the database does not answer there are none. The time of the last success is 0 while there was none: an
+// alert on it is to hear of a check that was broken from the beginning, and of a reconciliation that never runs.
 type ReconcileMetrics struct {
 	checks            []string
 	last              *cache[ops.ReconcileState]
@@ -29,7 +30,7 @@ func NewReconcileMetrics(
 		findings: prometheus.NewDesc("outbox_reconcile_findings",
 			"What the last reconciliation has found, by check. Counted up to a limit.", []string{"check"}, nil),
 		success: prometheus.NewDesc("outbox_reconcile_last_success_timestamp_seconds",
-			"When every check of the reconciliation could be made the last time, whatever it found.", nil, nil),
+			"When every check of the reconciliation could be made the last time, whatever it found; 0: never.", nil, nil),
 	}
 }
 
@@ -45,7 +46,15 @@ func (m *ReconcileMetrics) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	state, err := m.last.Get()
-	if err != nil || state.Report.At.IsZero() {
+	if err != nil {
+		return
+	}
+	success := 0.0
+	if !state.LastSuccess.IsZero() {
+		success = float64(state.LastSuccess.UnixMilli()) / 1000
+	}
+	out <- prometheus.MustNewConstMetric(m.success, prometheus.GaugeValue, success)
+	if state.Report.At.IsZero() {
 		return
 	}
 	found := map[string]int64{}
@@ -57,8 +66,5 @@ func (m *ReconcileMetrics) Collect(out chan<- prometheus.Metric) {
 			continue // nobody knows
 		}
 		out <- prometheus.MustNewConstMetric(m.findings, prometheus.GaugeValue, float64(found[check]), check)
-	}
-	if !state.LastSuccess.IsZero() {
-		out <- prometheus.MustNewConstMetric(m.success, prometheus.GaugeValue, float64(state.LastSuccess.UnixMilli())/1000)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 )
 
 // gather returns the samples by name and labels, histograms by their count.
-func gather(t *testing.T, m *Metrics) map[string]float64 {
+func gather(t *testing.T, m prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
@@ -186,3 +187,27 @@ func (c *counting) Read(string, int, time.Duration)    { *c++ }
 func (c *counting) Attempted(string, []relay.Attempt)  { *c++ }
 func (c *counting) Settled(string, relay.SettleReport) { *c++ }
 func (c *counting) Noticed(string, relay.Notice)       { *c++ }
+
+// TestReconcileThatNeverSucceeded: the alert on the last success has to hear of it as well.
+func TestReconcileThatNeverSucceeded(t *testing.T) {
+	const success = "outbox_reconcile_last_success_timestamp_seconds"
+	at := time.Unix(1_764_460_800, 0)
+	broken := ops.ReconcileReport{At: at, Checks: []string{"unpaid"}, Errors: map[string]string{"unpaid": "no such table"}}
+	for name, c := range map[string]struct {
+		state ops.ReconcileState
+		err   error
+		want  map[string]float64
+	}{
+		"it has not run":    {ops.ReconcileState{}, nil, map[string]float64{success: 0}},
+		"a check is broken": {ops.ReconcileState{Report: broken}, nil, map[string]float64{success: 0}},
+		"all is well": {ops.ReconcileState{Report: ops.ReconcileReport{At: at}, LastSuccess: at}, nil,
+			map[string]float64{success: 1_764_460_800, "outbox_reconcile_findings unpaid": 0}},
+		"the database does not answer": {ops.ReconcileState{}, errors.New("gone"), map[string]float64{}},
+	} {
+		m := NewReconcileMetrics([]string{"unpaid"}, func(context.Context) (ops.ReconcileState, error) { return c.state, c.err },
+			slog.New(slog.DiscardHandler))
+		if got := gather(t, m); !maps.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
