@@ -62,7 +62,7 @@ func (o *Ops) ResetCursor(ctx context.Context, destination string, fromSeq int64
 		r.Forgotten += n
 		more = n == resetChunk
 	}
-	if err := o.setCursor(ctx, q, destination, fromSeq, owner, before, r, a); err != nil {
+	if err := o.setCursor(ctx, q, destination, fromSeq, owner, r, a); err != nil {
 		return failed(err)
 	}
 	return r, nil
@@ -162,14 +162,21 @@ func (o *Ops) forget(ctx context.Context, q resetQueries, destination string, fr
 	return n, tx.Commit()
 }
 
-func (o *Ops) setCursor(ctx context.Context, q resetQueries, destination string, fromSeq int64, owner string, before heldCursor,
+func (o *Ops) setCursor(ctx context.Context, q resetQueries, destination string, fromSeq int64, owner string,
 	r CursorReset, a Action) error {
 	tx, err := o.db.BeginTx(ctx, &sql.TxOptions{Isolation: o.queries.change})
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	p := before.pause
+	var is bool
+	var reason, by string
+	if err := tx.QueryRowContext(ctx, o.queries.paused, destination).Scan(&reason, &by, &is); errors.Is(err, sql.ErrNoRows) {
+		return errResetLost
+	} else if err != nil {
+		return err
+	}
+	p := paused(reason, by, is) // as it is by now: somebody may have paused the destination meanwhile
 	if err := o.mustHold(ctx, tx, q.cursor, destination, owner, fromSeq, p.Paused, p.Reason, p.By); err != nil {
 		return err
 	}

@@ -107,6 +107,24 @@ func TestResetCursorBrokenOff(t *testing.T) {
 	})
 }
 
+// Whoever pauses the destination while its cursor is reset finds it paused afterwards.
+func TestResetCursorKeepsAPauseThatCameMeanwhile(t *testing.T) {
+	onBoth(t, func(b *box) {
+		b.events(100, "a", 0)
+		b.cursor("d", 100)
+		b.deliveries(100, "PUBLISHED", 1)
+		const pause = "update outbox_cursor set paused_reason = ''their release'', paused_by = ''bob''"
+		b.exec(b.sql("create function meanwhile() returns trigger language plpgsql as 'begin "+pause+"; return null; end'", "select 1"))
+		b.exec(b.sql("create trigger meanwhile after delete on outbox_delivery for each statement execute function meanwhile()",
+			"create trigger meanwhile after delete on outbox_delivery begin "+strings.ReplaceAll(pause, "''", "'")+"; end"))
+		_, err := b.ResetCursor(b.Context(), "d", 51, ann)
+		b.must(err)
+		if d := b.status().Destinations[0]; !d.Paused || d.PausedReason != "their release" || d.PausedBy != "bob" {
+			b.Errorf("destination = %+v, want it paused by bob", d)
+		}
+	})
+}
+
 // again lets the destination d deliver anew from 11 on, all but the event 30, and reconciles.
 func (b *box) again(c ops.ReconcileConfig) {
 	b.Helper()
