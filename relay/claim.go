@@ -258,6 +258,10 @@ func (t *tenure) redirect(d *delivery, open Open, to string) {
 	d.PossibleDuplicate = open.LastErrorCode == CodeTakeover
 	d.endpoint, d.claimed, d.before = t.board.endpoint(to), true, open.Attempts
 	t.board.remember(d)
+	if d.tooLong() {
+		t.refuseTooLong(d)
+		return
+	}
 	d.lane = t.board.lane(d.endpoint, d.Key)
 	t.untake(d)
 	t.due(0)

@@ -116,6 +116,9 @@ const (
 	MaxErrorMessage = 2000
 	// MaxErrorCode is how many bytes of Outcome.Code are kept.
 	MaxErrorCode = 64
+	// MaxKeyLength bounds an event's key and the name of its endpoint, in bytes. Both stand in an index of the ledger, with the
+	// destination's name, and PostgreSQL takes 2,704 bytes there: an event with a longer one is quarantined with CodeKeyTooLong.
+	MaxKeyLength = 1000
 )
 
 // withDefaults returns the configuration with its defaults filled in.

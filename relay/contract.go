@@ -1,5 +1,7 @@
 package relay
 
+import "fmt"
+
 // breaches are the events of a page that do not keep their contract, by number.
 type breaches map[int64]*Outcome
 
@@ -30,6 +32,19 @@ func (u *unit) judgeClaimed(claimed []Open) breaches {
 		}
 	}
 	return u.judgeContracts(events)
+}
+
+// tooLong tells that the ledger could not keep the delivery in a lane: the settle that wrote it would fail, with everything else
+// in it, whenever it was tried.
+func (d *delivery) tooLong() bool {
+	return len(d.Key) > MaxKeyLength || len(d.Endpoint) > MaxKeyLength
+}
+
+// refuseTooLong quarantines it out of its lane, also where a lane is held: all others of that lane are refused as well.
+func (t *tenure) refuseTooLong(d *delivery) {
+	d.lane = nil
+	t.refuse(d, Outcome{Code: CodeKeyTooLong, Message: fmt.Sprintf("the key has %d bytes and the endpoint's name %d, of %d at most: "+
+		"discard it, and write the event again with a shorter one, a hash of it for example", len(d.Key), len(d.Endpoint), MaxKeyLength)})
 }
 
 // refuse quarantines a delivery whose event does not keep its contract. No attempt is made, so none is charged.

@@ -135,6 +135,8 @@ func (t *tenure) place(d *delivery, breach *Outcome) {
 	t.board.remember(d)
 	goesOn := d.Key == "" || !t.blind && !d.mustPark()
 	switch {
+	case d.tooLong():
+		t.refuseTooLong(d)
 	case breach != nil && (goesOn || t.OnQuarantine == Skip): // else it is judged again in its turn: it would hold its lane
 		d.lane = t.board.lane(d.endpoint, d.Key)
 		t.refuse(d, *breach)

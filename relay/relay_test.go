@@ -945,3 +945,29 @@ func TestRelayQuarantinesABreachOfContractWithoutAnAttempt(t *testing.T) {
 		})
 	}
 }
+
+// A key or an endpoint that the ledger's indexes do not take is refused before it gets into a lane: its settle would fail for ever.
+func TestRelayQuarantinesAKeyThatTheLedgerCannotKeep(t *testing.T) {
+	for _, onQuarantine := range []relay.OnQuarantine{relay.Skip, relay.Hold} {
+		bubble(t, func(h *harness) {
+			long := strings.Repeat("k", relay.MaxKeyLength+1)
+			h.dest.answers(func(relay.Delivery) relay.Outcome { return relay.Outcome{Kind: relay.Retry, Code: "HTTP_500"} })
+			h.commit(long, "key")
+			h.commit(long+"/1", "endpoint")
+			h.commit("e/1", "good")
+			stop := h.start(func(d *relay.DestinationConfig) {
+				d.OnQuarantine, d.Destination = onQuarantine, routed{h.dest}
+				d.Retry.MaxAttempts = 2
+			})
+			h.wait(time.Minute)
+			stop()
+			h.want("rows", h.statuses(), "key:QUARANTINED/0/KEY_TOO_LONG", "endpoint:QUARANTINED/0/KEY_TOO_LONG",
+				"good:QUARANTINED/2/EXHAUSTED")
+			for _, row := range h.store.Deliveries("d") {
+				if row.OpenLane && len(row.Key) > relay.MaxKeyLength {
+					t.Errorf("row %d stands in a lane", row.Seq)
+				}
+			}
+		})
+	}
+}

@@ -292,6 +292,7 @@ const (
 	CodeExhausted    = "EXHAUSTED"     // max_attempts were made
 	CodeCrashedRelay = "CRASHED_RELAY" // the process died each time this was tried
 	CodeRejectStorm  = "REJECT_STORM"  // nearly everything is rejected: the guard paused the destination
+	CodeKeyTooLong   = "KEY_TOO_LONG"  // the key or the endpoint has more than MaxKeyLength bytes
 	CodeEventMissing = "EVENT_MISSING" // somebody deleted the event from the log before it was delivered
 )
 

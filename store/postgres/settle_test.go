@@ -2,8 +2,10 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -311,5 +313,23 @@ func TestCursorRowStaysInPlace(t *testing.T) {
 			}
 			t.Logf("of %d settles %d were not HOT and %d went through the index", settles, cold, byIndex)
 		})
+	}
+}
+
+// TestSettleKeepsTheLongestKey: what the relay lets into a lane fits in the indexes of the ledger, also when it cannot be compressed.
+func TestSettleKeepsTheLongestKey(t *testing.T) {
+	url := database(t)
+	store := open(t, postgres.Config{URL: url})
+	lease := acquire(t, store, strings.Repeat("d", relay.MaxNameLength))
+	text := func() string {
+		var b strings.Builder
+		for b.Len() < relay.MaxKeyLength {
+			b.WriteString(rand.Text())
+		}
+		return b.String()[:relay.MaxKeyLength]
+	}
+	row := relay.Row{Seq: 1, Status: relay.StatusFailed, OpenLane: true, Endpoint: text(), Key: text(), Due: true}
+	if _, err := store.Settle(t.Context(), lease, relay.Settlement{Position: 1, Rows: []relay.Row{row}}); err != nil {
+		t.Error(err)
 	}
 }
