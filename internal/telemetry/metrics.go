@@ -58,7 +58,9 @@ func NewMetrics(c MetricsConfig) *Metrics {
 	for _, code := range c.Codes {
 		m.codes[code] = true
 	}
-	for _, code := range []string{relay.CodeTakeover, relay.CodeExhausted, relay.CodeCrashedRelay, relay.CodeRejectStorm} {
+	for _, code := range []string{
+		relay.CodeTakeover, relay.CodeExhausted, relay.CodeCrashedRelay, relay.CodeRejectStorm, relay.CodeKeyTooLong,
+	} {
 		m.codes[code] = true
 	}
 	published := m.counter("outbox_publish_success_total", "Deliveries that were published, and written down as such.")
