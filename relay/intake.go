@@ -101,7 +101,7 @@ func (t *tenure) noticeGaps(seen Seen) {
 // fallAsleep asks producers for a notification when nothing has come for a while, and reads once more after the flag
 // is set: what was committed before it is seen by that read, what comes later sends a notification.
 func (t *tenure) fallAsleep(wait time.Duration) {
-	if _, ok := t.store.(Waker); ok && wait >= pollMax && !t.asleep && t.board.inMemory == 0 {
+	if _, ok := t.store.(Waker); ok && wait >= pollMax && !t.asleep && t.board.inMemory == 0 && t.pause.Reason == "" {
 		t.asleep = true
 		t.acc.wanted = true
 		t.acc.then = func(now time.Time) { t.pollAt = now }

@@ -971,3 +971,27 @@ func TestRelayQuarantinesAKeyThatTheLedgerCannotKeep(t *testing.T) {
 		})
 	}
 }
+
+// A relay that is paused reads nothing, so producers must not go on waking it: NOTIFY takes a lock that all of them share.
+func TestRelayDoesNotSleepWhilePaused(t *testing.T) {
+	bubble(t, func(h *harness) {
+		asleep := func(when string, want bool) {
+			t.Helper()
+			if cursor, _ := h.store.Cursor("d"); cursor.Asleep != want {
+				t.Errorf("%s: asleep %v, want %v", when, cursor.Asleep, want)
+			}
+		}
+		h.commit("a", "a1")
+		stop := h.start(nil)
+		h.wait(time.Minute)
+		asleep("with nothing to do", true)
+		for _, pause := range []relay.Pause{{Reason: "maintenance", By: "me"}, {}} {
+			if err := h.store.SetPause("d", pause); err != nil {
+				t.Fatal(err)
+			}
+			h.wait(time.Minute)
+			asleep(fmt.Sprintf("after %+v", pause), pause.Reason == "")
+		}
+		stop()
+	})
+}

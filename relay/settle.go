@@ -238,6 +238,9 @@ func (t *tenure) renew(now time.Time) {
 				t.pause = r.Pause
 				t.log.Info("pause changed", "paused", r.Pause.Reason != "", "reason", r.Pause.Reason, "by", r.Pause.By)
 			}
+			if t.asleep && t.pause.Reason != "" { // it reads nothing now: producers would wake it in vain, each at its commit
+				t.asleep, t.acc.wanted = false, true
+			}
 			t.err = checkLog(r.LastSeq, t.settledTo, t.Name)
 		}
 	})
