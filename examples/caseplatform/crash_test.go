@@ -31,7 +31,6 @@ func TestCrashPoints(t *testing.T) {
 		if code := p.wait(time.Minute); code != -1 {
 			t.Fatalf("%s: exit status %d, want it killed", c.point, code)
 		}
-		w.expireLease()
 		w.recover()
 	}
 	last := w.doomed("", 0)
