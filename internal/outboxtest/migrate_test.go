@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -338,3 +339,33 @@ select format('function %s', pg_get_functiondef(oid)) from pg_proc where proname
 union all
 select format('trigger %s', pg_get_triggerdef(oid)) from pg_trigger where not tgisinternal
 order by 1`
+
+// TestMigrateLetsProducersPass: a migration of tables in use waits for a transaction that holds one, and whoever comes after waits
+// for the migration. So it gives up soon, and the service goes on while that transaction stays open.
+func TestMigrateLetsProducersPass(t *testing.T) {
+	url := pgtest.Database(t)
+	b := onPostgres(t, url)
+	run(t, b.db, "delete from "+b.table("outbox_migration")+" where version = 5")
+	long := beginSQL(t, b.db)
+	enqueue(t, b, long, event("long"))
+	migrated := make(chan error, 1)
+	go func() {
+		_, err := schema.Migrate(context.WithoutCancel(t.Context()), b.db, schema.Postgres, oddSchema)
+		migrated <- err
+	}()
+	for waits := false; !waits; {
+		query(t, b.db, &waits, "select exists (select from pg_locks where not granted and relation = $1::regclass)", b.table("outbox_cursor"))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	short := beginSQL(t, b.db)
+	if _, err := b.box.Enqueue(ctx, short.Tx, event("short")); err != nil {
+		t.Errorf("a producer beside the migration: %v", err)
+		must(t, long.Rollback())
+	}
+	if err := <-migrated; err == nil || !strings.Contains(err.Error(), "run it again") {
+		t.Errorf("the migration: got %v, want it to say what to do", err)
+	}
+	_, _ = long.Rollback(), short.Rollback()
+	migrate(t, b.db, schema.Postgres, oddSchema)
+}

@@ -23,9 +23,11 @@ const (
 	postgresHasSchema = `select exists (select from pg_catalog.pg_namespace where nspname = %s)`
 
 	// Only the schema itself is looked in, so that neither a temporary table nor another schema's is taken for ours; notices
-	// of what exists already are of no use to anybody.
+	// of what exists already are of no use to anybody. While a migration waits for a table that a transaction holds, whoever
+	// wants the table after it waits as well, producers too: it gives up soon.
 	postgresSettings = `set local search_path to %s, pg_temp;
 set local client_min_messages to warning;
+set local lock_timeout to '2s';
 `
 	// One migration at a time in one database, whatever the schema.
 	postgresLock = `select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('pillarbox migrate', 0));
@@ -40,7 +42,8 @@ set local client_min_messages to warning;
 // exist. Any number of processes may migrate at the same time: one works, the others wait for it and find nothing to do.
 //
 // In PostgreSQL the user needs CREATE on the schema, or on the database when there is no schema yet. In SQLite a database
-// that is busy is waited for, until the context ends or 30 seconds have passed; schemaName is "" there.
+// that is busy is waited for, until the context ends or 30 seconds have passed; schemaName is "" there. In PostgreSQL a table that
+// is in use is waited for no longer than 2 seconds, because producers wait behind the migration: run it again after the error.
 //
 // It returns ErrNewer when the database knows migrations that this library does not.
 func Migrate[DB *sql.DB | *sql.Conn](ctx context.Context, db DB, d Dialect, schemaName string) ([]Migration, error) {
@@ -216,6 +219,11 @@ func migratePostgres(ctx context.Context, conn *sql.Conn, schemaName string) ([]
 		return nil, err
 	}
 	if err := apply(ctx, tx, missing); err != nil {
+		var state interface{ SQLState() string }
+		if errors.As(err, &state) && state.SQLState() == "55P03" { // lock_not_available
+			return nil, fmt.Errorf("in schema %q: another transaction holds a table, and producers would have to wait for it as well: "+
+				"nothing was changed; run it again when that transaction has ended (see pg_stat_activity): %w", schemaName, err)
+		}
 		return nil, fmt.Errorf("in schema %q (the user needs CREATE on it): %w", schemaName, err)
 	}
 	return missing, tx.Commit()
