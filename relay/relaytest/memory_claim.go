@@ -112,8 +112,11 @@ func (r *DeliveryRow) claim(charge bool, owner string, e *relay.Event, now time.
 	return before
 }
 
-// missing takes a row whose event is gone from the log out of the flow.
+// missing takes a row whose event is gone from the log out of the flow. What an operator has discarded stays so.
 func (r *DeliveryRow) missing() {
-	r.Status, r.LockedBy, r.LockedAt, r.OpenLane, r.Key = relay.StatusQuarantined, "", time.Time{}, false, ""
+	if r.Status != relay.StatusDiscarded {
+		r.Status = relay.StatusQuarantined
+	}
+	r.LockedBy, r.LockedAt, r.OpenLane, r.Key = "", time.Time{}, false, ""
 	r.ErrorCode = relay.CodeEventMissing
 }

@@ -268,10 +268,12 @@ func claimDiscarded(b *storeBench) {
 func claimMissing(b *storeBench) {
 	l := b.lease()
 	b.settle(l, relay.Settlement{Position: 5, Rows: []relay.Row{failed(1, "k", past), failed(2, "k", later), failed(3, "", past)}})
+	b.settle(l, relay.Settlement{Position: 5, Rows: []relay.Row{discarded(4, "d")}})
 	claimed := b.claim(l, byDue())
 	slices.SortFunc(claimed.Deliveries, func(x, y relay.Open) int { return cmp.Compare(x.Event.Seq, y.Event.Seq) })
-	check(b, "claimed", claimedSeqs(claimed), []int64{1, 3})
-	for _, d := range claimed.Deliveries {
+	check(b, "claimed", claimedSeqs(claimed), []int64{1, 3, 4})
+	check(b, "what an operator had discarded", b.row(4).Status, relay.StatusDiscarded)
+	for _, d := range claimed.Deliveries[:min(2, len(claimed.Deliveries))] {
 		check(b, "the status before", d.Status, relay.StatusDiscarded)
 		check(b, "the endpoint", d.Endpoint, "e")
 		row := b.row(d.Event.Seq)

@@ -58,7 +58,8 @@ update outbox_delivery set next_attempt_at = null, partition_key = null
 
 	missingSQL = `
 update outbox_delivery
-   set status = 'QUARANTINED', next_attempt_at = null, partition_key = null, last_error_code = ?3, last_error_message = ?4
+   set status = case status when 'DISCARDED' then status else 'QUARANTINED' end,
+       next_attempt_at = null, partition_key = null, last_error_code = ?3, last_error_message = ?4
  where destination = ?1 and seq in (select value from json_each(?2))`
 
 	anyDueSQL = `
