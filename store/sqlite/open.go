@@ -10,6 +10,7 @@ import (
 	"time"
 
 	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/pillarbox-dev/pillarbox/outbox/schema"
 	"github.com/pillarbox-dev/pillarbox/relay"
@@ -126,6 +127,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context, c Config) (err error) {
+	wait := c.BusyTimeout
 	if s.writer, err = openPool(c.dsn(s.path, "mode=rw", "_txlock=immediate"), 1); err != nil {
 		return err
 	}
@@ -136,7 +138,7 @@ func (s *Store) open(ctx context.Context, c Config) (err error) {
 	if s.wal.db, err = openPool(c.dsn(s.path, "mode=rw"), 1); err != nil {
 		return err
 	}
-	if err := checkWritable(ctx, s.writer); err != nil {
+	if err := checkWritable(ctx, s.writer, wait); err != nil {
 		return err
 	}
 	return schema.Check(ctx, s.writer, schema.SQLite, "")
@@ -171,7 +173,7 @@ func OpenDB(ctx context.Context, c Config) (*sql.DB, error) {
 	if err != nil {
 		return nil, explain(path, "open", err)
 	}
-	if err := checkWritable(ctx, db); err != nil {
+	if err := checkWritable(ctx, db, c.BusyTimeout); err != nil {
 		return nil, errors.Join(explain(path, "open", err), db.Close())
 	}
 	return db, nil
@@ -190,8 +192,8 @@ func openPool(dsn string, n int) (*sql.DB, error) {
 }
 
 // checkWritable finds what would fail later: a file or folder without rights, or one that cannot have a WAL.
-func checkWritable(ctx context.Context, db *sql.DB) error {
-	conn, err := db.Conn(ctx)
+func checkWritable(ctx context.Context, db *sql.DB, wait time.Duration) error {
+	conn, err := connect(ctx, db, wait)
 	if err != nil {
 		return err
 	}
@@ -210,4 +212,20 @@ func checkWritable(ctx context.Context, db *sql.DB) error {
 		}
 		return err
 	})
+}
+
+// connect returns a first connection. Of several processes that switch a new file to WAL at the same moment, SQLite sends all but
+// one away at once, whatever the busy timeout is, so they come again for as long.
+func connect(ctx context.Context, db *sql.DB, wait time.Duration) (*sql.Conn, error) {
+	for end := time.Now().Add(wait); ; {
+		conn, err := db.Conn(ctx)
+		if primaryCode(err) != sqlite3.SQLITE_BUSY || time.Now().After(end) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }

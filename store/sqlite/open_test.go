@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -127,6 +128,28 @@ func TestServiceTransactionsWait(t *testing.T) {
 		t.Fatalf("a transaction that reads, beside one that writes: %v", err)
 	}
 	reading.Rollback()
+}
+
+// A service and its neighbours that start at the same time find no file, and all of them make it.
+func TestOpenNewFileTogether(t *testing.T) {
+	for range 100 {
+		path := filepath.Join(t.TempDir(), "new.db")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				db, err := sqlite.OpenDB(t.Context(), sqlite.Config{Path: path, BusyTimeout: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer db.Close()
+				if _, err := db.ExecContext(t.Context(), "create table if not exists business (x integer)"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
 }
 
 func TestOpenErrors(t *testing.T) {
