@@ -67,17 +67,13 @@ func (o *Ops) ReconcileOn(ctx context.Context, c ReconcileConfig) error {
 
 // forgetComparisons lets the scheduled reconciliation look anew at what a destination is to deliver again, from a number on.
 func (o *Ops) forgetComparisons(ctx context.Context, tx *sql.Tx, destination string, seq int64) error {
-	var text string
-	err := tx.QueryRowContext(ctx, o.queries.task.state, ReconcileTask).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && text == "" {
-		return nil // it has never run
-	}
 	var s ReconcileState
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &s)
-	}
-	if err != nil {
-		return fmt.Errorf("load the state of task %s: %w", ReconcileTask, err)
+	has, err := o.readState(ctx, tx, ReconcileTask, &s)
+	switch {
+	case errors.Is(err, sql.ErrNoRows), err == nil && !has:
+		return nil // it has never run
+	case err != nil:
+		return err
 	}
 	for name, reached := range s.Progress {
 		if name == "log/"+destination || name == "ledger/"+destination || strings.HasPrefix(name, "inbox/"+destination+"/") {

@@ -238,26 +238,31 @@ func shortened(text string, n int) string {
 // until the end of the transaction, so whoever loads it next sees what this one stores, and a run that has lost its lease
 // cannot do its work beside the new owner's.
 func (o *Ops) LoadState(ctx context.Context, tx *sql.Tx, task string, into any) error {
-	failed := func(err error) error {
-		return fmt.Errorf("load the state of task %s: %w%s", task, err, rightsHint(err))
-	}
-	var text string
-	err := tx.QueryRowContext(ctx, o.queries.task.state, task).Scan(&text)
+	_, err := o.readState(ctx, tx, task, into)
 	if errors.Is(err, sql.ErrNoRows) {
-		if _, err = tx.ExecContext(ctx, o.queries.task.add, task); err == nil {
-			err = tx.QueryRowContext(ctx, o.queries.task.state, task).Scan(&text)
+		if _, err := tx.ExecContext(ctx, o.queries.task.add, task); err != nil {
+			return loadFailed(task, err)
 		}
+		_, err = o.readState(ctx, tx, task, into)
+	}
+	return err
+}
+
+// readState is LoadState for a task that has a row; sql.ErrNoRows: it has none. It tells whether there is a state.
+func (o *Ops) readState(ctx context.Context, tx *sql.Tx, task string, into any) (has bool, err error) {
+	var text string
+	err = tx.QueryRowContext(ctx, o.queries.task.state, task).Scan(&text)
+	if err == nil && text != "" {
+		has, err = true, json.Unmarshal([]byte(text), into)
 	}
 	if err != nil {
-		return failed(err)
+		return false, loadFailed(task, err)
 	}
-	if text == "" {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return failed(err)
-	}
-	return nil
+	return has, nil
+}
+
+func loadFailed(task string, err error) error {
+	return fmt.Errorf("load the state of task %s: %w%s", task, err, rightsHint(err))
 }
 
 // StoreState writes the state of a task, as JSON. LoadState comes before it in the transaction.

@@ -53,6 +53,11 @@ func (t *tenure) refuse(d *delivery, o Outcome) {
 	v := t.policy.decide(o, d.before, false, 0)
 	v.attempts = d.before
 	t.observer.Attempted(t.Name, []Attempt{{Delivery: d.Delivery, Outcome: o, Decision: v.status, Code: v.code, Age: d.age}})
+	t.putAway(d, v)
+}
+
+// putAway quarantines a delivery that was not tried, and lets its lane go on.
+func (t *tenure) putAway(d *delivery, v verdict) {
 	t.quarantine(d, v)
 	if d.lane != nil {
 		t.board.rest(d.lane)

@@ -116,10 +116,7 @@ func (t *tenure) giveUp(d *delivery, open Open) {
 	if t.CodeOnly {
 		v.message = ""
 	}
-	t.quarantine(d, v)
-	if d.lane != nil {
-		t.board.rest(d.lane)
-	}
+	t.putAway(d, v)
 }
 
 func (t *tenure) quarantineCulprit(d *delivery) {
@@ -127,8 +124,5 @@ func (t *tenure) quarantineCulprit(d *delivery) {
 	v := verdict{status: StatusQuarantined, attempts: d.before, code: CodeCrashedRelay,
 		message: "the relay's process ended each time this was delivered"}
 	t.log.Error("quarantined a delivery that ended the process", "seq", d.Seq, "event_id", d.ID)
-	t.quarantine(d, v)
-	if d.lane != nil {
-		t.board.rest(d.lane)
-	}
+	t.putAway(d, v)
 }

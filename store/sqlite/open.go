@@ -127,8 +127,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context, c Config) (err error) {
-	wait := c.BusyTimeout
 	if s.writer, err = openPool(c.dsn(s.path, "mode=rw", "_txlock=immediate"), 1); err != nil {
+		return err
+	}
+	if err := checkWritable(ctx, s.writer, c.BusyTimeout); err != nil {
 		return err
 	}
 	if s.reader, err = openPool(c.dsn(s.path, "mode=rw", "_query_only=1"), c.Readers); err != nil {
@@ -136,9 +138,6 @@ func (s *Store) open(ctx context.Context, c Config) (err error) {
 	}
 	c.BusyTimeout = checkpointWait
 	if s.wal.db, err = openPool(c.dsn(s.path, "mode=rw"), 1); err != nil {
-		return err
-	}
-	if err := checkWritable(ctx, s.writer, wait); err != nil {
 		return err
 	}
 	return schema.Check(ctx, s.writer, schema.SQLite, "")
